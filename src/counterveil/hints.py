@@ -20,13 +20,13 @@ def named(values: Collection[Any]) -> str:
     return ", ".join(first) + (f", … ({more} more)" if more > 0 else "")
 
 
-def either(names: Sequence[str]) -> str:
-    """The names as alternatives.
+def either(names: Sequence[str], word: str = "or") -> str:
+    """The names as alternatives, or with another word before the last.
 
     >>> either([".csv", ".parquet", ".json"])
     '.csv, .parquet or .json'
     """
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def did_you_mean(name: Any, known: Collection[Any]) -> str:

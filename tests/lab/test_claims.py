@@ -31,9 +31,9 @@ def test_each_claim_stands_beside_its_truth():
     nothing = np.zeros(1)
     beyond, places = np.array([[0.3, 0.8]]), np.full((1, 2, 2), np.nan)
     quality = AnswerQuality(nothing, nothing, nothing, beyond, places)
-    result = explanations(SCHEMA, [before], [after], assess=lambda: quality)
+    result = explanations(SCHEMA, [before], [after], quality=lambda: quality)
     assert list(claims_of(result, data)) == [(0.3, 0.5), (0.8, 0.5)]
     noisy = explanations(
-        SCHEMA, [before], [after], assess=lambda: replace(quality, veil_knows=False)
+        SCHEMA, [before], [after], quality=lambda: replace(quality, veil_knows=False)
     )
     assert list(claims_of(noisy, data)) == []

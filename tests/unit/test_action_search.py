@@ -418,7 +418,7 @@ def test_a_changed_number_is_compared_with_people_of_the_class(change, share, wo
 def test_a_veil_of_noise_compares_with_nobody(explainer, refused):
     result = explainer.explain(refused.head(5), "granted", k=2, progress=False)
     assert result.veil_knows
-    noisy = replace(result, assess=lambda: replace(result.quality, veil_knows=False))
+    noisy = replace(result, quality=lambda: replace(result.quality, veil_knows=False))
     query = int(result.found[0])
     assert "too noisy" not in result.explain(query) + result.to_html()
     assert noisy.explain(query).count(wording.TOO_NOISY) == 1

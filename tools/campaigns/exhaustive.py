@@ -43,7 +43,8 @@ from counterveil.population import MixedPopulation
 from counterveil.schema import Feature
 from counterveil.search.actions.beam import HELPS, LEAST_GAIN
 from counterveil.search.actions.costs import BatchCosts, Context
-from counterveil.search.actions.search import believable_context, nearest_context
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.actions.search import believable_context
 from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around, column_costs
@@ -85,7 +86,9 @@ class Judge:
         assert isinstance(population, MixedPopulation), "a mixed table"
         return {
             "believable": believable_context(population, model, here, stands_in=False),
-            "nearest": nearest_context(model.encoding, population, model, here),
+            "nearest": Context(
+                model.encoding, menu_of(model.encoding, population, here, kinks=model.kinks), None
+            ),
         }
 
     @property

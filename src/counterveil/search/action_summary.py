@@ -118,8 +118,7 @@ class ActionSummary:
             lines += ["", title]
             for action, helps, effort, so_far, have_it in actions:
                 told = f": helps {helps}, effort {effort}; {so_far} so far; {have_it} have it"
-                told = told if helps else ""
-                lines.append(f"  {action}{told}")
+                lines.append(f"  {action}{told if helps else ''}")
         return "\n".join([*lines, "", MEANINGS])
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +137,6 @@ def summary_of_actions(
     explainer: Any,
     people: Any,
     target: Any,
-    *,
     most: int,
     groups: Collection[str],
     rules: Rules | None,

@@ -33,7 +33,6 @@ class QueryBatch:
         return self._map(lambda each: each[part], self.box.select(part))
 
     def to(self, device: torch.device) -> QueryBatch:
-        """The same on another device."""
         if self.queries.device == device:
             return self
         return self._map(lambda each: each.to(device), self.box.to(device))

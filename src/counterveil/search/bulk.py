@@ -160,7 +160,6 @@ def explain_files(
     queries: str,
     out: str,
     asked: dict[str, Any],
-    *,
     engine: Engine | Cluster,
     part_rows: int,
     progress: bool,
@@ -175,7 +174,9 @@ def explain_files(
     k = explainer.options(search).k  # wrong ones are refused here
     veil, model = explainer.veil, explainer._keywords["model"]
     files = _query_files(queries, (*(copied or ()), *veil.schema.columns))
-    asked["copied"] = copied = _copied(files, veil.schema) if copied is None else tuple(copied)
+    if copied is None:
+        copied = {*files.columns} - {*veil.schema.columns, veil.schema.label.name}
+    asked["copied"] = copied = tuple(copied)
     columns = tuple(dict.fromkeys((*copied, *veil.schema.columns)))
     if type(part_rows) is not int or not 1 <= part_rows <= 1_000_000:
         raise RequestError("part_rows must be a whole number from 1 to 1000000")
@@ -229,11 +230,6 @@ def _query_files(place: str, columns: Sequence[str]) -> Fragments:
         if name not in files.columns:
             raise DataError(f"column {name!r} is missing from the table")
     return files
-
-
-def _copied(files: Fragments, schema: Schema) -> tuple[str, ...]:
-    """The columns of the files that the schema does not have."""
-    return tuple(set(files.columns) - {*schema.columns, schema.label.name})
 
 
 def _answers_to_few(explainer: AnExplainer, files: Fragments) -> str:

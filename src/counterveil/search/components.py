@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import RequestError
-from counterveil.models import ModelFile, TargetModel, TorchModel, adapt
+from counterveil.errors import CounterveilWarning, RequestError
+from counterveil.hints import named
+from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.population import MixedPopulation
+from counterveil.population.shares import SureShares
 from counterveil.private_model import PrivateModel
 from counterveil.search.actions.costs import Context
-from counterveil.search.actions.search import answers, believable_context, nearest_context
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.actions.search import answers, believable_context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, QueryBatch
-from counterveil.search.column_order import warn_of_column_order
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn
 from counterveil.search.images.descent import believable_images
@@ -30,6 +34,9 @@ from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.wording import DecidedBy
 from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
+
+COMPARED = 500  # rows of P~ by which a model's columns are compared
+ALIKE = 0.2  # correlation with the private model: below it both say different things
 
 
 @dataclass(eq=False)
@@ -59,11 +66,11 @@ class SearchComponents:
 
     def _believable_images(self, batch: QueryBatch, options: SearchOptions, k: int) -> Answers:
         """Believable images; whoever has none gets the nearest one."""
-        assert isinstance(self.believable, ImageGround), "mixed tables are searched by actions"
-        rows, accepted = believable_images(
-            self.believable, batch.to(torch.device("cpu")), options, k
+        ground, here = self.believable, batch.to(torch.device("cpu"))
+        assert isinstance(ground, ImageGround), "mixed tables are searched by actions"
+        found = Answers.of(
+            *(each.to(self.device) for each in believable_images(ground, here, options, k))
         )
-        found = Answers.of(rows.to(self.device), accepted.to(self.device))
         left = (~found.accepted[:, 0]).nonzero()[:, 0]
         if len(left):
             nearest = options.model_copy(update={"prefer": "nearest"})
@@ -102,7 +109,6 @@ class SearchComponents:
 
     @cached_property
     def target_model(self) -> TargetModel:
-        """The model that decides, on the device."""
         return self.model.to(self.device)
 
     @property
@@ -129,7 +135,8 @@ class SearchComponents:
     def nearest(self) -> Context:
         """What the nearest answers of a mixed table are sought with. Nothing is learnt."""
         known = self.population if isinstance(self.population, MixedPopulation) else None
-        return nearest_context(self.encoding, known, self.queryable_model, self.device)
+        kinks = self.queryable_model.kinks
+        return Context(self.encoding, menu_of(self.encoding, known, self.device, kinks=kinks), None)
 
     @cached_property
     def believable(self) -> Context | ImageGround | None:
@@ -140,7 +147,7 @@ class SearchComponents:
         if isinstance(self.population, MixedPopulation):
             model = self.queryable_model
             with progress_bar("learning how such models decide", 1, show=self.shows_progress):
-                warn_of_column_order(self.target_model, self.veil, self.population)
+                self._warn_of_column_order(self.population)
                 return believable_context(self.population, model, self.device, stands_in=stands_in)
         private = None
         if self.decided_by is DecidedBy.MODEL and self.veil.surrogate is not None:
@@ -154,6 +161,35 @@ class SearchComponents:
             stands_in=stands_in,
         )
 
+    def _warn_of_column_order(self, population: MixedPopulation) -> None:
+        """Warn where a model that takes columns by their place contradicts the private model.
+
+        Both are asked about a few rows of P~, at even shares of the classes. Nothing is said where
+        the veil is mostly noise, or the model knows the names of its columns.
+        """
+        model, count = self.target_model, COMPARED
+        known = model.goes_by_place and self.veil.surrogate is not None
+        if not known or not SureShares(population).veil_knows:
+            return
+        even = np.full(model.classes, 1 / model.classes)
+        points, _ = population.sample(count, np.random.default_rng(0), even)
+        asked = Rows.of_array(points.astype(np.float32), model.encoding, without_noise=True)
+        ours = model.ask(asked).exp().double().numpy()
+        theirs = self.veil.model("even").of_encoded(points)
+        ranks = (each.argsort(axis=0).argsort(axis=0) for each in (ours, theirs))
+        varies = (np.ptp(ours, axis=0) > 0) & (np.ptp(theirs, axis=0) > 0)
+        pairs = zip(*(each.T for each in ranks), varies, strict=True)
+        if np.mean([varied and np.corrcoef(*pair)[0, 1] for *pair, varied in pairs]) < ALIKE:
+            same = int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
+            warnings.warn(
+                "the model was fitted without column names, and contradicts what the veil knows "
+                f"(they agree on {same} of {count} rows): it gets its columns in the schema's "
+                f"order, {named(model.schema.columns)}; if it was fitted in another one, fit it on "
+                "a frame with names",
+                CounterveilWarning,
+                stacklevel=2,
+            )
+
     @cached_property
     def paper_search(self) -> PaperSearch:
         """Algorithm 2, and what makes its results answers."""
@@ -162,6 +198,7 @@ class SearchComponents:
             prototypes=self.veil.prototypes.to(self.device),
             guide=self.guide,
             target_model=self.target_model,
+            asked=self.queryable_model,
             weights=self.weights,
             snap=self.projection,
         )

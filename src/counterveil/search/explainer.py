@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -88,14 +87,9 @@ class Explainer:
         elif model_budget is not None:
             statement = statement.composed_with(model_budget)
         self.guidance = guidance
-        self._keywords = {  # of the same Explainer elsewhere
-            "model": None if decided_by is DecidedBy.STAND_IN else model,
-            "guidance": guidance,
-            "model_budget": model_budget,
-            "weights": weights,
-            "device": device,
-            "chunk": self.chunk,
-        }
+        own: Any = {"model": None if decided_by is DecidedBy.STAND_IN else model}
+        own |= {"guidance": guidance, "model_budget": model_budget, "weights": weights}
+        self._keywords = own | {"device": device, "chunk": chunk}  # of the same Explainer elsewhere
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
         self._components = SearchComponents(
@@ -190,12 +184,8 @@ class Explainer:
         if self.decided_by is DecidedBy.STAND_IN and target is not None:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
-        held = immutable, fixed
-        request = Request(
-            asked, index, also, batch, before, rules, *held, search.k, sought, search.iterations
-        )
-        if not search.soft_margin:
-            request = replace(request, least=search.margin)
+        how = search.k, sought, search.iterations, 0.0 if search.soft_margin else search.margin
+        request = Request(asked, index, also, batch, before, rules, immutable, fixed, *how)
         return self._builder(request, self._search(request, search, progress))
 
     def verify(
@@ -234,8 +224,7 @@ class Explainer:
         - `groups`: categories and binary features, told value by value as well.
         - `rules`: what everybody may change.
         """
-        chosen: Any = {"most": most, "groups": groups, "rules": rules, "draw": draw}
-        return summary_of_actions(self, people, target, **chosen)
+        return summary_of_actions(self, people, target, most, groups, rules, draw)
 
     @takes(SearchOptions, Rules)
     def explain_files(  # noqa: PLR0913
@@ -265,8 +254,7 @@ class Explainer:
         """
         asked = {"target": target, "rules": rules, "copied": copied, **options}
         places = os.fspath(queries), os.fspath(out)
-        how: Any = {"engine": engine, "part_rows": part_rows, "progress": progress}
-        return bulk.explain_files(self, *places, asked, **how)
+        return bulk.explain_files(self, *places, asked, engine, part_rows, progress)
 
     @takes(SearchOptions, Rules)
     def fairness(

@@ -101,8 +101,13 @@ def fairness_of(
     **choices: Any,
 ) -> Fairness:
     """As `Explainer.fairness` says."""
-    columns, wanted = _checked(explainer, names, target)
-    every, schema = every_group(columns), explainer.veil.schema
+    schema = explainer.veil.schema
+    columns, wanted = Groups.named(schema, names), schema.label.class_called(target)
+    if wanted not in schema.label.classes:
+        raise RequestError(f"target: say which class people want: {named(schema.label.classes)}")
+    if explainer.decided_by is DecidedBy.STAND_IN:
+        raise RequestError("fairness is of a model that is asked: guidance must be 'model'")
+    every = every_group(columns)
     noise, like = np.zeros((len(every), len(MEASURES))), np.inf
     population = _population(explainer) if given is None else None
     if population is None:
@@ -110,15 +115,19 @@ def fairness_of(
     else:
         people, codes = _drawn(explainer, population, columns, every)
     held = {*immutable, *columns.names}
-    told = _told(explainer, people, wanted, immutable=held, progress=progress, **choices)
+    values, answered = _told(
+        explainer, people, wanted, immutable=held, progress=progress, **choices
+    )
     if population is not None:
-        noise = noise_errors(population, columns, every, codes, told.values, progress=progress)
+        noise = noise_errors(population, columns, every, codes, values, progress=progress)
         like = LIKE_TOGETHER if population.copula else LIKE_ALONE
         like = LIKE_NAMED if _knows(population, columns) else like
     figures = []
     for number, group in enumerate(every):
-        share = float(people.shares[number])
-        cells = _cells(told.of(number), share * people.rows, noise[number], like)
+        share, some = float(people.shares[number]), [people.groups[number], answered[number]]
+        told = [values[some[place > 0], place] for place in range(len(MEASURES))]
+        told = [each[~np.isnan(each)] for each in told]
+        cells = _cells(told, share * people.rows, noise[number], like)
         figures.append(GroupFigures(group.named(columns), share, cells))
     return Fairness(
         table=schema.name,
@@ -129,17 +138,6 @@ def fairness_of(
         groups=tuple(figures),
         signed=signer_line(explainer.veil.signer),
     )
-
-
-def _checked(explainer: Explainer, names: Sequence[str], target: Any) -> tuple[Groups, Any]:
-    """The columns that tell groups, and the class that people want."""
-    label = explainer.veil.schema.label
-    columns, wanted = Groups.named(explainer.veil.schema, names), label.class_called(target)
-    if wanted not in label.classes:
-        raise RequestError(f"target: say which class people want: {named(label.classes)}")
-    if explainer.decided_by is DecidedBy.STAND_IN:
-        raise RequestError("fairness is of a model that is asked: guidance must be 'model'")
-    return columns, wanted
 
 
 def _population(explainer: Explainer) -> MixedPopulation:
@@ -164,8 +162,7 @@ def every_group(columns: Groups) -> list[Group]:
 def _given(explainer: Explainer, columns: Groups, every: list[Group], table: Any) -> People:
     """All people of a table."""
     encoding = explainer.encoding
-    points = Rows.of_frame(table, encoding).encoded
-    compact = encoding.compact(points)
+    compact = encoding.compact(Rows.of_frame(table, encoding).encoded)
     codes = np.stack([compact[place] for place in columns.places], axis=1)
     groups = [np.flatnonzero(group.holds(codes)) for group in every]
     shares = np.array([len(members) / len(codes) for members in groups])
@@ -210,27 +207,14 @@ def draw(population: MixedPopulation, seed: int) -> Array:
     return population.codes(classes, rng)
 
 
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What people were told: `values` (people, measures), NaN where a measure is not about them.
+def _told(
+    explainer: Explainer, people: People, wanted: Any, **how: Any
+) -> tuple[Array, list[Array]]:
+    """What the model says of all people, and of answers to the first refused of each group.
 
-    `decided`, `answered`: the positions of the members of each group on whom the model decided, and
-    of those who were answered for the sake of this group.
+    (people, measures), NaN where a measure is not about them; and the positions of those who were
+    answered for the sake of each group.
     """
-
-    values: Array
-    decided: list[Array]
-    answered: list[Array]
-
-    def of(self, group: int) -> list[Array]:
-        """The values of each measure in a group."""
-        several = [self.decided[group], *[self.answered[group]] * (len(MEASURES) - 1)]
-        found = [self.values[some, place] for place, some in enumerate(several)]
-        return [values[~np.isnan(values)] for values in found]
-
-
-def _told(explainer: Explainer, people: People, wanted: Any, **how: Any) -> Told:
-    """Ask the model about all people, and for answers to the first refused of each group."""
     number = explainer.veil.schema.label.classes.index(wanted)
     values = np.full((len(people.frame), len(MEASURES)), np.nan)
     refused = explainer.decide(people.frame).argmax(axis=1) != number
@@ -249,24 +233,20 @@ def _told(explainer: Explainer, people: People, wanted: Any, **how: Any) -> Told
         for place, told in enumerate(of_answers, 3):
             if told is not None:
                 values[some, place] = np.where(valid, told, np.nan)
-    return Told(values, people.groups, answered)
+    return values, answered
 
 
 def _cells(told: list[Array], people: float, noise: Array, like: float) -> tuple[Cell, ...]:
     """What is known of a group; `people`: how many of it stand behind the veil."""
     shares = [float(values.mean()) if len(values) else 0.0 for values in told[:2]]
     of = {ALL: people, REFUSED: people * shares[0], ANSWERS: people * shares[0] * shares[1]}
-    known = [
-        Known.of(
-            measure,
-            values,
-            of[measure.of],
-            float(error),
-            like if measure.is_share or np.isinf(like) else min(like, LIKE_OF_MEANS),
-        )
-        for measure, values, error in zip(MEASURES, told, noise, strict=True)
-    ]
-    return tuple(map(Cell.of, MEASURES, known))
+    of_means = like if np.isinf(like) else min(like, LIKE_OF_MEANS)
+    cells = []
+    for measure, values, error in zip(MEASURES, told, noise, strict=True):
+        as_if = like if measure.is_share else of_means
+        known = Known.of(measure, values, of[measure.of], float(error), as_if)
+        cells.append(Cell.of(measure, known))
+    return tuple(cells)
 
 
 def noise_errors(

@@ -95,7 +95,6 @@ def verify(
 def _signature(
     certificate: Certificate, trusted: Sequence[PublicKey]
 ) -> tuple[Signer | None, list[str]]:
-    """Who signed, and what is wrong with it."""
     signature, signer = certificate.signature, certificate.signer
     if signature is None or signer is None:
         return None, ["the signature: there is none"] if trusted else []
@@ -138,8 +137,7 @@ def _differences(explainer: AnExplainer, content: Row, row: Row) -> list[str]:
     after = row | {change["column"]: change["to"] for change in content["changes"]}
     rows = {"the answer": after}
     for region in content["region"]:
-        column, own = region["column"], after[region["column"]]
-        values = region.get("values")
+        column, own, values = region["column"], after[region["column"]], region.get("values")
         ends = [region["low"], region["high"]] if values is None else values
         if not (ends[0] <= own <= ends[1] if values is None else own in values):
             return [f"the region of {column!r}: the answer lies outside of it"]

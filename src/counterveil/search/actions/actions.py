@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from counterveil.encoding import Encoding
 from counterveil.search.actions.menu import Menu
@@ -76,12 +77,14 @@ class Actions:
 
     @property
     def features(self) -> int:
-        """How many features a row has."""
         return len(self.menu.first_column)
+
+    def moved(self, entry: Tensor) -> Tensor:
+        """The features that entries, (…), move by themselves, as a mask, (…, features)."""
+        return one_hot(self.menu.feature[entry], self.features).bool()
 
     @property
     def is_coupled(self) -> bool:
-        """Whether rules couple features."""
         return self.batch.box.ties is not None
 
     def take(self, rows: Tensor, query: Tensor, entry: Tensor) -> Tensor:

@@ -19,11 +19,10 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
-from counterveil.search.actions.follow import Follow
+from counterveil.search.actions.follow import follow
 from counterveil.search.actions.seen import Seen
 
 BEAM = 12  # rows that are kept of each query
@@ -39,7 +38,6 @@ class _OfQueries:
     """What is known of queries: dataclasses of tensors with an entry for each query, or None."""
 
     def select(self, part: Tensor) -> Self:
-        """What is known of some of the queries."""
         chosen = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return type(self)(*(None if known is None else known[part] for known in chosen))
 
@@ -113,12 +111,10 @@ class BeamSearch:
         return self.seen
 
     def _follow(self, beam: Beam) -> None:
-        """Let other features follow the most promising single actions."""
         query, place = beam.effort[:, :FOLLOWED].isfinite().nonzero(as_tuple=True)
-        Follow(self.costs, self.actions, self.seen)(beam.rows[query, place], query)
+        follow(self.costs, self.actions, self.seen, beam.rows[query, place], query)
 
     def _goes_on(self, level: int, active: Tensor, beam: Beam, singles: Singles) -> Tensor:
-        """For which queries a further action is tried, (active,)."""
         best = self.seen.cost[active]
         if level >= LEVELS:
             going = best.isinf()
@@ -149,7 +145,7 @@ class BeamSearch:
         else:
             effort, implausibility = (each[query, entry] for each in costs.of_actions(actions))
         least = effort + (costs.own_implausibility[query] + implausibility).clamp_(min=0)
-        margin = self._ask(rows, query, least)
+        margin = self.seen.ask(costs, rows, query, least)
         gain = margin - self.own_margin[query]
         helps = gain > (HELPS * costs.context.unit if costs.believable else LEAST_GAIN)
         if not costs.believable:
@@ -157,7 +153,9 @@ class BeamSearch:
         promise = least + costs.shortfall(margin, query).clamp_(min=0).square_()
         dense = promise.new_full(actions.is_open.shape, torch.inf)
         dense[query, entry] = promise.masked_fill_(~helps, torch.inf)
-        best, chosen = dense.topk(self._combined, dim=1, largest=False)
+        few, many = PROMISING
+        combined = min(len(menu), max(few, min(many, 2 * actions.features)))
+        best, chosen = dense.topk(combined, dim=1, largest=False)
         pair = torch.zeros_like(dense, dtype=torch.long)
         pair[query, entry] = torch.arange(len(query), device=rows.device)
         pair = pair.gather(1, chosen)  # places among the rows that were asked about
@@ -179,30 +177,19 @@ class BeamSearch:
             # Where there is no action, `pair` leads to a row of another query: it has no margin.
             margin=margin[first].masked_fill(best[:, :BEAM].isinf(), -torch.inf),
             pairs=singles.pairs[:, :BEAM],
-            moved=self._moved(feature[:, :BEAM]) if actions.is_coupled else None,
+            moved=actions.moved(chosen[:, :BEAM]) if actions.is_coupled else None,
         )
         return singles, beam
 
-    @property
-    def _combined(self) -> int:
-        """How many single actions of each query are combined."""
-        least, most = PROMISING
-        return min(len(self.actions.menu), max(least, min(most, 2 * self.actions.features)))
-
-    def _moved(self, feature: Tensor) -> Tensor:
-        """The numbers of features, (…), as a mask, (…, features)."""
-        return one_hot(feature, self.actions.features).bool()
-
     def _coupled(self, rows: Tensor, query: Tensor, entry: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows after single actions that keep the coupled rules, and whose and which they are."""
-        moved = self._moved(self.actions.menu.feature[entry])
+        moved = self.actions.moved(entry)
         rows, fine = self.actions.lawful(rows, query, moved)
         nothing = moved.new_zeros(self.count, moved.shape[1])
         kept, moves = self.actions.lawful(self.queries, self.everyone, nothing)
         if bool(moves.any()):  # the rules themselves move the query
             whose, there = self.everyone[moves], kept[moves]
-            effort, implausibility = self.costs.terms(there, whose)
-            self._ask(there, whose, effort + implausibility.clamp(min=0))
+            self.seen.ask(self.costs, there, whose, self.costs.least(there, whose))
         return rows[fine], query[fine], entry[fine]
 
     def _price_margins(self, query: Tensor, entry: Tensor, gain: Tensor, effort: Tensor) -> None:
@@ -230,7 +217,7 @@ class BeamSearch:
         if people is None or people.beside is None or prices is None:
             nothing = torch.zeros(barred.shape, device=entry.device)
             return nothing.masked_fill_(barred, torch.inf)
-        after = self.costs.context.entry_cell[entry]
+        after = self.costs.context.of_entries[2][entry]
         before = self.costs.cells.gather(1, feature)
         block = (self.costs.targets * people.grid.width)[:, None]
         change, was = (
@@ -253,10 +240,8 @@ class BeamSearch:
         best, place = self._most_promising(guess.flatten(1), reaches.flatten(1))
         state, action = place // many, place % many
         each = torch.arange(len(active), device=active.device)[:, None]
-        from_state, from_single = (
-            (each * states + state).flatten(),
-            (each * many + action).flatten(),
-        )
+        from_state, from_single = (each * states + state).flatten(), each * many + action
+        from_single = from_single.flatten()
         query = active.repeat_interleave(best.shape[1])
         before = beam.rows.flatten(0, 1).index_select(0, from_state)
         effort = (beam.effort.gather(1, state) + singles.effort.gather(1, action)).flatten()
@@ -267,12 +252,16 @@ class BeamSearch:
         else:
             moved = beam.moved.flatten(0, 1)[from_state]
             rows = self._joint(before, query, singles.rows.flatten(0, 1)[from_single], moved)
-            moved |= self._moved(singles.feature.gather(1, action).flatten())
+            moved |= self.actions.moved(singles.entry.gather(1, action).flatten())
             rows, lawful = self.actions.lawful(rows, query, moved)
             fine &= lawful
             effort, implausible = self.costs.terms(rows, query)
         least = effort + implausible.clamp(min=0)
-        margin = self._ask(rows, query, least, fine & (least < self._limit(query)))
+        if not self.several:  # what costs more than the best so far is of no use
+            fine &= least < self.seen.cost[query]
+        margin, at = torch.full_like(least, -torch.inf), fine.nonzero()[:, 0]
+        if len(at):
+            margin[at] = self.seen.ask(self.costs, rows[at], query[at], least[at])
         pairs = beam.pairs.flatten(0, 1).index_select(0, from_state)
         pairs += singles.pairs.flatten(0, 1).index_select(0, from_single)
         shape = best.shape
@@ -298,28 +287,6 @@ class BeamSearch:
         left = torch.where(best.isfinite(), torch.inf, guess.gather(1, place))
         others = guess.scatter(1, place, left).topk(size - size // 2, dim=1, largest=False)
         return torch.cat([best, others[0]], dim=1), torch.cat([place, others[1]], dim=1)
-
-    def _limit(self, query: Tensor) -> Tensor:
-        """What an answer may cost to be of use: where one is sought, less than the best so far."""
-        best = self.seen.cost[query]
-        return torch.full_like(best, torch.inf) if self.several else best
-
-    def _ask(
-        self, rows: Tensor, query: Tensor, least: Tensor, which: Tensor | None = None
-    ) -> Tensor:
-        """Ask the model about rows, or about `which` of them; margins, (rows,), -∞ for others.
-
-        `least`: what each row costs at least. Accepted rows are taken note of.
-        """
-        if which is not None:
-            margin, at = torch.full_like(least, -torch.inf), which.nonzero()[:, 0]
-            if len(at):
-                margin[at] = self._ask(rows[at], query[at], least[at])
-            return margin
-        margin = self.costs.margin(rows, query)
-        self.seen.count(query)
-        self.seen.accept(rows, query, self.costs.of_accepted(rows, query, least, margin))
-        return margin
 
     def _guess(self, beam: Beam, active: Tensor, singles: Singles) -> tuple[Tensor, Tensor, Tensor]:
         """What each row would cost after each further action, (active, beam, actions).

@@ -72,35 +72,32 @@ class _Networks(nn.Module):
         return torch.baddbmm(self.second_bias, hidden, self.second)
 
     def committee(self, device: torch.device | None) -> Committee:
-        """What they have learnt."""
         out = torch.block_diag(*self.second)
         parts = (self.cells, self.bias, out, self.second_bias.flatten())
         return Committee(*(each.detach().to(device) for each in parts))
 
 
-def committee_of_model(people: People, model: TargetModel, seed: int = 0) -> Committee:
+def committee_of_model(people: People, model: TargetModel) -> Committee:
     """What training `model` again might give: taught with draws from its probabilities."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     points, _ = _rows(people.population, OF_MODEL, rng)
     asked = Question(model).log_proba(torch.from_numpy(points))
-    chances = asked.double().exp().numpy()
-    ladder = np.cumsum(chances, axis=1)
+    ladder = np.cumsum(asked.double().exp().numpy(), axis=1)
     dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
     labels = (ladder[:, None] < dice).sum(axis=2)
     weights = rng.poisson(1.0, labels.shape)  # how often a row is in a member's bootstrap
-    return _taught(people, points, labels, weights, seed)
+    return _taught(people, points, labels, weights)
 
 
-def committee_of_people(people: People, seed: int = 0) -> Committee:
+def committee_of_people(people: People) -> Committee:
     """What training on the people might give, as far as the noisy record knows them."""
-    rng, population = np.random.default_rng(seed), people.population
+    rng, population = np.random.default_rng(0), people.population
     schema = population.grid.schema
     others = [MixedPopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
     drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
-    points = np.concatenate([rows for rows, _ in drawn])
-    labels = np.concatenate([classes for _, classes in drawn])
+    points, labels = (np.concatenate(each) for each in zip(*drawn, strict=True))
     own = np.eye(MEMBERS, dtype=np.int64).repeat(OF_PEOPLE, axis=0)  # whose row it is
-    return _taught(people, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
+    return _taught(people, points, labels[:, None].repeat(MEMBERS, axis=1), own)
 
 
 def _rows(population: MixedPopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -122,12 +119,12 @@ def _again(population: MixedPopulation, rng: np.random.Generator) -> NoisyRecord
     return replace(population.record, measurements=tuple(measurements))
 
 
-def _taught(people: People, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
+def _taught(people: People, points: Array, labels: Array, weights: Array) -> Committee:
     """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
     cells = people.cells(torch.from_numpy(points).to(people.device)).cpu()
     goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
     counted = counted / counted.mean()
-    networks = seeded(lambda: _Networks(people), seed)
+    networks = seeded(lambda: _Networks(people), 0)
 
     def loss_of(some: Tensor) -> Tensor:
         logits = networks(cells[some]).movedim(0, 1).flatten(0, 1)
@@ -135,5 +132,5 @@ def _taught(people: People, points: Array, labels: Array, weights: Array, seed: 
         return MEMBERS * (each * counted[some].flatten()).mean()
 
     epochs = max(1, round(STEPS * BATCH / len(cells)))
-    fit(networks, loss_of, len(cells), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
+    fit(networks, loss_of, len(cells), epochs=epochs, batch=BATCH, rate=RATE, seed=0)
     return networks.committee(people.device)

@@ -21,8 +21,10 @@ All are computed from rows alone, so that the same function says what any row co
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,23 +80,14 @@ class Context:
     committee_unit: float = 1.0
 
     @cached_property
-    def entry_scale(self) -> Tensor:
-        """How far up the value of each entry is in the unit of effort, (entries,)."""
+    def of_entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the value of each entry how far up it is in the unit of effort, how far out, and its
+        cell in the line of all cells, (entries,) each."""
         assert self.people is not None
-        scales = self.people.effort_scale(self.menu.points)
-        return scales.gather(1, self.menu.feature[:, None])[:, 0]
-
-    @cached_property
-    def entry_tail(self) -> Tensor:
-        """How far out the value of each entry is, (entries,)."""
-        assert self.people is not None
-        return self.people.tail(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
-
-    @cached_property
-    def entry_cell(self) -> Tensor:
-        """The cell of each entry in the line of all cells, (entries,)."""
-        assert self.people is not None
-        return self.people.cells(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
+        points, own = self.menu.points, self.menu.feature[:, None]
+        found = (self.people.effort_scale, self.people.tail, self.people.cells)
+        scale, tail, cell = (each(points).gather(1, own)[:, 0] for each in found)
+        return scale, tail, cell
 
 
 class BatchCosts:
@@ -105,10 +98,9 @@ class BatchCosts:
         self.queries, self.targets = batch.queries, batch.targets
         self.scale = torch.ones(len(batch), device=self.queries.device)
         self.safe = 0.0
-        if context.prices is not None:
-            prices = context.prices
-            self.scale = self.scale * (math.sqrt(prices.refused) / context.unit)
-            self.safe = prices.safe * context.unit
+        if self.believable:
+            self.scale = self.scale * (math.sqrt(self._prices.refused) / context.unit)
+            self.safe = self._prices.safe * context.unit
 
     @property
     def believable(self) -> bool:
@@ -123,7 +115,6 @@ class BatchCosts:
 
     @cached_property
     def own_margin(self) -> Tensor:
-        """The margin of the queries themselves, (queries,)."""
         return self.question.margin_of(self.own_log_proba, self.targets)
 
     @cached_property
@@ -133,28 +124,13 @@ class BatchCosts:
         return self.question.log_proba(self.queries) if before is None else before.to(self.queries)
 
     @cached_property
-    def _effort_scale(self) -> Tensor:
-        return self._people.effort_scale(self.queries)
-
-    @cached_property
-    def _own_tail(self) -> Tensor:
-        return self._people.tail(self.queries)
-
-    @cached_property
-    def _own_values(self) -> Tensor:
-        return self.queries[:, self._people.first_column]
-
-    @cached_property
-    def _counted(self) -> Tensor:
-        """Which features are numbers that the queries have, (queries, features)."""
-        return self._people.is_number & self._people.known(self.queries)
-
-    @cached_property
-    def _other_effort(self) -> Tensor:
-        """What a change costs that is not from one number to another, (features,)."""
-        assert self.context.prices is not None
-        prices = self.context.prices
-        return torch.where(self._people.is_number, prices.unknown, prices.category)
+    def _own(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of the queries' features the value, how far up it is in the unit of effort, how far out,
+        and whether it is a number that is there, (queries, features) each."""
+        people, queries = self._people, self.queries
+        there = people.is_number & people.known(queries)
+        values = queries[:, people.first_column]
+        return values, people.effort_scale(queries), people.tail(queries), there
 
     @cached_property
     def _feature_costs(self) -> Tensor | None:
@@ -163,10 +139,9 @@ class BatchCosts:
 
     @cached_property
     def own_implausibility(self) -> Tensor:
-        """Of the queries themselves, (queries,)."""
-        if self.context.prices is None:
+        if not self.believable:
             return torch.zeros(len(self.queries), device=self.queries.device)
-        return self.context.prices.implausible * (self._floor - self._own_density)
+        return self._prices.implausible * (self._floor - self._own_density)
 
     @cached_property
     def _own_density(self) -> Tensor:
@@ -178,15 +153,19 @@ class BatchCosts:
 
         That is the query's own, or the floor of the target class where that is higher.
         """
-        assert self.context.prices is not None
         return torch.maximum(
-            self._own_density, self._people.floor(self.context.prices.floor)[self.targets]
+            self._own_density, self._people.floor(self._prices.floor)[self.targets]
         )
 
     @property
     def _people(self) -> People:
         assert self.context.people is not None, "believable costs need a population"
         return self.context.people
+
+    @property
+    def _prices(self) -> Prices:
+        assert self.context.prices is not None, "the nearest answers have no other cost"
+        return self.context.prices
 
     # --- Single actions, by tables ---
 
@@ -196,42 +175,31 @@ class BatchCosts:
         (queries, entries) both, for actions that move one feature each.
         """
         menu, queries, costs = self.context.menu, self.queries, self.batch.costs
-        if self.context.prices is None:
+        if not self.believable:
             weight = torch.ones_like(queries) if costs is None else costs
             weighted, size = queries * weight, torch.where(menu.is_number, actions.value, 1.0)
             effort = (queries * weighted) @ menu.mask.float().T
             effort += size * (size * (weight @ menu.unit.square().T) - 2 * weighted @ menu.unit.T)
             return effort.clamp_(min=0), torch.zeros_like(effort)
-        people, prices, context = self._people, self.context.prices, self.context
+        people, (*_, cell) = self._people, self.context.of_entries
         own = self.cells[:, menu.feature]
         goals = self.targets[:, None]
-        less = people.alone[goals, own] - people.alone[goals, context.entry_cell]
+        less = people.alone[goals, own] - people.alone[goals, cell]
         if people.beside is not None:
-            field = self.field
-            less += field.gather(1, own) - field[:, context.entry_cell]
-        return self.entry_effort, prices.implausible * less
+            field = people.field(self.cells, self.targets)
+            less += field.gather(1, own) - field[:, cell]
+        return self.entry_effort, self._prices.implausible * less
 
     @cached_property
     def entry_effort(self) -> Tensor:
         """What every entry of the menu costs by itself, (queries, entries)."""
-        people, prices, menu = self._people, self.context.prices, self.context.menu
-        assert prices is not None
-        way = (menu.value - self.queries[:, menu.column]).abs_()
-        moved = (self.context.entry_scale - self._effort_scale[:, menu.feature]).abs_()
-        moved += self._size(way, people.spread[menu.feature])
-        farther = self.context.entry_tail - self._own_tail[:, menu.feature]
-        moved += farther.clamp_(min=0).mul_(prices.tail)
-        effort = torch.where(
-            self._counted[:, menu.feature], moved, self._other_effort[menu.feature]
-        )
+        menu, (scale, tail, _) = self.context.menu, self.context.of_entries
+        value, *own = (each[:, menu.feature] for each in self._own)
+        way = (menu.value - value).abs_()
+        effort = self._effort(way, scale, tail, own, menu.feature)
         if self._feature_costs is not None:
             effort *= self._feature_costs[:, menu.feature]
-        return effort + prices.change
-
-    @cached_property
-    def field(self) -> Tensor:
-        """What each cell adds beside the cells of the queries, (queries, cells)."""
-        return self._people.field(self.cells, self.targets)
+        return effort + self._prices.change
 
     # --- Rows ---
 
@@ -240,43 +208,52 @@ class BatchCosts:
 
         The implausibility is negative where a row is more likely than it has to be.
         """
-        if self.context.prices is None:
+        if not self.believable:
             square = (rows - self.queries[query]).square_()
             if self.batch.costs is not None:
                 square *= self.batch.costs[query]
             effort = square.sum(dim=1)
             return effort, torch.zeros_like(effort)
-        people, prices = self._people, self.context.prices
+        people = self._people
         cells = people.cells(rows)
         efforts, changed = self._efforts(rows, cells, query)
         if people.has_links:
             efforts = efforts * (1 - people.following(efforts, changed))
         effort = (efforts * changed).sum(dim=1)
         density = people.log_density(cells, self.targets[query])
-        implausibility = prices.implausible * (self._floor[query] - density)
-        return effort, implausibility
+        return effort, self._prices.implausible * (self._floor[query] - density)
+
+    def least(self, rows: Tensor, query: Tensor) -> Tensor:
+        """What rows cost whatever the model says of them, (rows,)."""
+        effort, implausibility = self.terms(rows, query)
+        return effort + implausibility.clamp(min=0)
 
     def _efforts(self, rows: Tensor, cells: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """What each feature costs if it changed, and whether it did, (rows, features) both."""
-        people, prices = self._people, self.context.prices
-        assert prices is not None
-        way = (rows[:, people.first_column] - self._own_values[query]).abs_()
-        counted = self._counted[query]
-        changed = torch.where(counted, way > SAME, cells != self.cells[query])
+        people = self._people
+        value, *own = (each[query] for each in self._own)
+        way = (rows[:, people.first_column] - value).abs_()
+        changed = torch.where(own[-1], way > SAME, cells != self.cells[query])
         if people.has_derived:
             changed &= ~people.derived
-        moved = (people.effort_scale(rows) - self._effort_scale[query]).abs_()
-        moved += self._size(way, people.spread)
-        moved += (people.tail(rows) - self._own_tail[query]).clamp_(min=0).mul_(prices.tail)
-        effort = torch.where(counted, moved, self._other_effort)
+        effort = self._effort(way, people.effort_scale(rows), people.tail(rows), own)
         if self._feature_costs is not None:
             effort *= self._feature_costs[query]
-        return effort + prices.change, changed
+        return effort + self._prices.change, changed
 
-    def _size(self, way: Tensor, spread: Tensor) -> Tensor:
-        """What the ways of numbers cost for their size; `way` is overwritten."""
-        assert self.context.prices is not None
-        return way.div_(spread).log1p_().mul_(self.context.prices.size / math.log(2))
+    def _effort(
+        self, way: Tensor, scale: Tensor, tail: Tensor, own: Sequence[Tensor], at: Any = ...
+    ) -> Tensor:
+        """What features cost that go a `way`, which is overwritten, to such a scale and tail.
+
+        `own`: scale and tail of the query, and whether it has a number there; `at`: the features.
+        """
+        people, prices, (own_scale, own_tail, there) = self._people, self._prices, own
+        other = torch.where(people.is_number, prices.unknown, prices.category)
+        moved = (scale - own_scale).abs_()
+        moved += way.div_(people.spread[at]).log1p_().mul_(prices.size / math.log(2))
+        moved += (tail - own_tail).clamp_(min=0).mul_(prices.tail)
+        return torch.where(there, moved, other[at])
 
     def shortfall(self, margin: Tensor, query: Tensor) -> Tensor:
         """How far a margin is below a safe one, in the root of the unit of J; negative above."""
@@ -284,9 +261,8 @@ class BatchCosts:
 
     def instability(self, cells: Tensor, query: Tensor) -> Tensor:
         """What rows cost for the doubts of the committee, by their cells (rows, features)."""
-        committee, prices = self.context.committee, self.context.prices
+        committee, prices = self.context.committee, self._prices
         assert committee is not None
-        assert prices is not None
         members = committee.margins(cells, self.targets[query]) / self.context.committee_unit
         return prices.unstable * (prices.sure - members).clamp(min=0).mean(dim=1)
 
@@ -309,6 +285,4 @@ class BatchCosts:
 
     def cost(self, rows: Tensor, query: Tensor) -> Tensor:
         """J of rows (rows, width), by asking the model about each; infinite where it refuses."""
-        effort, implausibility = self.terms(rows, query)
-        least = effort + implausibility.clamp(min=0)
-        return self.of_accepted(rows, query, least, self.margin(rows, query))
+        return self.of_accepted(rows, query, self.least(rows, query), self.margin(rows, query))

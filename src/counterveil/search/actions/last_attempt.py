@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
@@ -160,9 +159,7 @@ class LastAttempt:
         for entry in sets.T:
             taken = actions.take(rows, whose, entry.clamp(min=0))
             rows = torch.where((entry >= 0)[:, None], taken, rows)
-            moved |= one_hot(actions.menu.feature[entry.clamp(min=0)], moved.shape[1]).bool() & (
-                entry >= 0
-            ).unsqueeze(1)
+            moved |= actions.moved(entry.clamp(min=0)) & (entry >= 0)[:, None]
         rows, fine = actions.lawful(rows, whose, moved)
         self._look(rows[fine], whose[fine])
 
@@ -185,8 +182,7 @@ class LastAttempt:
             at = part[at]
             tried = actions.take(rows[at], query[at], entry)
             if lawful:
-                moved = one_hot(actions.menu.feature[entry], actions.features).bool()
-                tried, fine = actions.lawful(tried, query[at], moved)
+                tried, fine = actions.lawful(tried, query[at], actions.moved(entry))
                 tried, at, entry = tried[fine], at[fine], entry[fine]
             if len(at):
                 yield tried, at, entry
@@ -200,8 +196,7 @@ class LastAttempt:
         self.seen.look(rows, query, margin)
         at = (margin >= 0).nonzero()[:, 0]
         if len(at):
-            effort, implausibility = self.costs.terms(rows[at], query[at])
-            least = effort + implausibility.clamp(min=0)
+            least = self.costs.least(rows[at], query[at])
             cost = self.costs.of_accepted(rows[at], query[at], least, margin[at])
             self.seen.accept(rows[at], query[at], cost)
         return margin

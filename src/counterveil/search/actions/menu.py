@@ -82,7 +82,6 @@ class _Entry(NamedTuple):
     value: float
     unit: Array
     mask: Array
-    is_number: bool
     offered: bool
 
 
@@ -113,25 +112,17 @@ def menu_of(
     for number in np.flatnonzero(is_number).tolist() if population is not None else ():
         values = round_values(population, number, FINE)  # type: ignore[arg-type]
         fine[number] = np.pad(values, (0, FINE - len(values)), mode="edge")
-    starts, stops = (np.array([getattr(each, end) for each in blocks]) for end in ("start", "stop"))
-    feature: Array = np.array([entry.feature for entry in entries], dtype=np.int64)
-    column: Array = np.array([entry.column for entry in entries], dtype=np.int64)
+    starts, stops = np.array([(block.start, block.stop) for block in blocks]).T
+    fields = [*zip(*entries, strict=True)] or [()] * len(_Entry._fields)
+    feature, column = (np.array(each, dtype=np.int64) for each in fields[:2])
+    value, unit = (np.array(each, dtype=np.float32) for each in fields[2:4])
+    mask, offered = (np.array(each, dtype=bool) for each in fields[4:])
     place = np.arange(width)
     blank = (place >= starts[feature][:, None]) & (place < stops[feature][:, None])
     blank &= place != column[:, None]
-    parts = (
-        feature,
-        column,
-        np.array([entry.value for entry in entries], dtype=np.float32),
-        np.array([entry.unit for entry in entries], dtype=np.float32).reshape(-1, width),
-        np.array([entry.mask for entry in entries], dtype=bool).reshape(-1, width),
-        blank.astype(np.float32),
-        np.array([entry.is_number for entry in entries], dtype=bool),
-        np.array([entry.offered for entry in entries], dtype=bool),
-        fine,
-        starts,
-        is_number & is_free,
-    )
+    sides = (each.reshape(-1, width) for each in (unit, mask, blank.astype(np.float32)))
+    of_features = fine, starts, is_number & is_free
+    parts = (feature, column, value, *sides, is_number[feature], offered, *of_features)
     return Menu(*(torch.as_tensor(each, device=device) for each in parts))
 
 
@@ -145,16 +136,16 @@ def _numbers(
     many = int(np.clip((MOST_OFFERED - listed) // room, LEAST_VALUES, VALUES))
     more = int(np.clip((MOST_ENTRIES - listed) // room - many, LEAST_EVEN, EVEN))
     low, high = block.feature.number_range or (0.0, 1.0)
-    even = np.linspace(0, 1, more)
+    even, told = np.linspace(0, 1, more), np.empty(0)
+    if population is not None:
+        told = round_values(population, number, many)
     if block.feature.is_whole:
-        even = np.unique(np.rint(even * (high - low))) / max(high - low, 1)
-    told = np.empty(0) if population is None else round_values(population, number, many)
-    if population is not None and block.feature.is_whole:
-        every = round_values(population, number, FINE)
-        told = every if len(every) <= SO_FEW else told
-    if block.feature.is_whole:
-        kinks = np.concatenate([np.floor(kinks * (high - low)), np.ceil(kinks * (high - low))])
-        kinks = kinks / max(high - low, 1)
+        span = high - low
+        even = np.unique(np.rint(even * span)) / max(span, 1)
+        kinks = np.concatenate([np.floor(kinks * span), np.ceil(kinks * span)]) / max(span, 1)
+        if population is not None:
+            every = round_values(population, number, FINE)
+            told = every if len(every) <= SO_FEW else told
     even = np.concatenate([even, kinks])
     near = np.abs(even[:, None] - told[None, :]).min(axis=1, initial=1) < 1e-6
     values = np.concatenate([told, np.unique(even[~near])]).astype(np.float32)
@@ -162,7 +153,7 @@ def _numbers(
     mask, unit = np.zeros(encoding.width, dtype=bool), np.zeros(encoding.width, np.float32)
     mask[block.at], unit[block.start] = True, 1
     return [
-        _Entry(number, block.start, float(values[at]), unit, mask, True, bool(at < len(told)))
+        _Entry(number, block.start, float(values[at]), unit, mask, bool(at < len(told)))
         for at in order
     ]
 
@@ -183,8 +174,7 @@ def _categories(
         if one_hot and block.start in links:
             link = links[block.start]
             mask[link.derived], unit[link.derived] = True, link.table.numpy()[value]
-        told = bool(met[value])
-        entries.append(_Entry(number, column, float(unit[column]), unit, mask, False, told))
+        entries.append(_Entry(number, column, float(unit[column]), unit, mask, bool(met[value])))
     return entries
 
 
@@ -204,8 +194,8 @@ def round_values(population: MixedPopulation, number: int, values: int) -> Array
     part alone is offered: next to nobody is far out there.
     """
     feature = population.grid.encoding.blocks[number].feature
-    bounds = feature.number_range or (0.0, 1.0)
-    low, span = bounds[0], bounds[1] - bounds[0]
+    low, high = feature.number_range or (0.0, 1.0)
+    span = high - low
     places, shares = population.percentiles(number)
     places = places.copy()
     places[-1] = places[-2] + TAIL * (places[-1] - places[-2])

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.population import MixedPopulation
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import BeamSearch
 from counterveil.search.actions.committee import committee_of_model, committee_of_people
 from counterveil.search.actions.costs import UNASKED, BatchCosts, Context, Prices
-from counterveil.search.actions.follow import Follow
+from counterveil.search.actions.follow import follow
 from counterveil.search.actions.last_attempt import LastAttempt
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.actions.people import People
@@ -43,25 +43,13 @@ SHRUNK = 3  # rows of a query that are made as near as can be, for the nearest a
 CANDIDATES = 128  # rows of a query among which several answers are chosen
 
 
-def nearest_context(
-    encoding: Encoding,
-    population: MixedPopulation | None,
-    model: TargetModel,
-    device: torch.device,
-) -> Context:
-    """What searches for the nearest answers need. Nothing is learnt."""
-    return Context(encoding, menu_of(encoding, population, device, kinks=model.kinks), None)
-
-
 def believable_context(
     population: MixedPopulation, model: TargetModel, device: torch.device, *, stands_in: bool
 ) -> Context:
     """What searches for believable answers need; `stands_in`: the model does so for another."""
     people, encoding = People(population, device), model.encoding
-    if stands_in:
-        committee, prices = committee_of_people(people), UNASKED
-    else:
-        committee, prices = committee_of_model(people, model), Prices()
+    committee = committee_of_people(people) if stands_in else committee_of_model(people, model)
+    prices = UNASKED if stands_in else Prices()
     drawn, _ = population.sample(PEOPLE, np.random.default_rng(0))
     points = torch.as_tensor(drawn, dtype=torch.float32, device=device)
     log_proba, cells = Question(model).log_proba(points), people.cells(points)
@@ -91,12 +79,10 @@ def answers(
     and those whose rules couple features apart from the others; nothing is sought where no row
     keeps the rules. `tick` counts queries.
     """
-    found = Answers.nothing(batch.queries, k)
+    found, done = Answers.nothing(batch.queries, k), 0
     size = _at_a_time(batch.queries.device)
-    every = torch.arange(len(batch))
-    kinds = [every] if batch.box.ties is None else batch.box.ties.parts()
-    done = 0
-    for kind in kinds:
+    ties = batch.box.ties
+    for kind in [torch.arange(len(batch))] if ties is None else ties.parts():
         for part in kind.to(batch.queries.device).split(size):
             with torch.inference_mode():  # what is put into `found` may be changed afterwards
                 some = batch if len(part) == len(batch) else batch.select(part)
@@ -123,7 +109,7 @@ class _PartSearch:
         actions = Actions.of(context.menu, batch, self.projection, offered=costs.believable)
         seen = BeamSearch(costs, actions, several=self.k > 1)()
         best = seen.answered.nonzero()[:, 0]
-        Follow(costs, actions, seen)(seen.rows[best], best)
+        follow(costs, actions, seen, seen.rows[best], best)
         shrink = Shrink(costs, actions, seen)
         proved = torch.zeros(count, dtype=torch.bool, device=batch.queries.device)
         opens: list[Opening | None] = [None] * count
@@ -134,10 +120,10 @@ class _PartSearch:
             proved[left] = last(left)
             late = left[seen.answered[left]]
             if len(late):
-                rows, cost = shrink.give_back(seen.rows[late], late, seen.cost[late])
-                seen.rows[late], seen.cost[late] = rows, cost
+                kept = shrink.give_back(seen.rows[late], late, seen.cost[late])
+                seen.rows[late], seen.cost[late] = kept
             left = left[~seen.answered[left]]
-            for number, opening in zip(left.tolist(), self._opens(last, left), strict=True):
+            for number, opening in self._opens(last, left).items():
                 opens[number] = opening
         rows, query, place, cost = self._chosen(seen, actions)
         found = batch.queries[:, None].repeat(1, self.k, 1)
@@ -172,12 +158,9 @@ class _PartSearch:
         rank = _ranks(query, cost)
         query, rows, cost, rank = (part[rank < CANDIDATES] for part in (query, rows, cost, rank))
         changed = actions.changed(rows, query)
-        dense = cost.new_full((len(self.batch), CANDIDATES), torch.inf)
-        dense[query, rank] = cost
-        ways = changed.new_zeros(*dense.shape, changed.shape[1])
-        ways[query, rank] = changed
-        number = torch.zeros_like(dense, dtype=torch.long)
+        number = query.new_full((len(self.batch), CANDIDATES), -1)
         number[query, rank] = torch.arange(len(query), device=query.device)
+        dense, ways = torch.where(number >= 0, cost[number], torch.inf), changed[number]
         everyone = torch.arange(len(dense), device=query.device)
 
         def alike(place: Tensor) -> Tensor:
@@ -190,9 +173,9 @@ class _PartSearch:
         at = number[whose, places[whose, turn]]
         return rows[at], query[at], turn, cost[at]
 
-    def _opens(self, last: LastAttempt, left: Tensor) -> list[Opening | None]:
-        """The one rule for each of the queries `left` whose lifting opens a way, if one does."""
-        found: list[Opening | None] = [None] * len(left)
+    def _opens(self, last: LastAttempt, left: Tensor) -> dict[int, Opening]:
+        """The one rule whose lifting opens a way, for those of the queries `left` that have one."""
+        found: dict[int, Opening] = {}
         if not len(left):
             return found
         menu, box, most = self.context.menu, self.batch.box.select(left), self.batch.max_changes
@@ -202,13 +185,13 @@ class _PartSearch:
         for place in (entry >= 0).nonzero()[:, 0].tolist():
             by = int(entry[place])
             rule = "immutable" if bool(held[place][menu.mask[by]].all()) else "allowed"
-            name = names[int(menu.feature[by])]
-            found[place] = Opening(rule, name, *self._sure(rows[place], left[place]))
+            sure = self._sure(rows[place], left[place])
+            found[int(left[place])] = Opening(rule, names[int(menu.feature[by])], *sure)
         if most is not None:
             rows, opened = self._with_more_changes(last, left)
             for place in opened.nonzero()[:, 0].tolist():
-                told, limit = self._sure(rows[place], left[place]), int(most[left[place]])
-                found[place] = found[place] or Opening("max_changes", None, *told, limit)
+                sure, limit = self._sure(rows[place], left[place]), int(most[left[place]])
+                found.setdefault(int(left[place]), Opening("max_changes", None, *sure, limit))
         return found
 
     def _with_more_changes(self, last: LastAttempt, left: Tensor) -> tuple[Tensor, Tensor]:
@@ -238,7 +221,6 @@ class _PartSearch:
 
 
 def _at_a_time(device: torch.device) -> int:
-    """How many queries are searched together on a device."""
     if device.type != "cuda":
         return AT_A_TIME
     memory = torch.cuda.get_device_properties(device).total_memory

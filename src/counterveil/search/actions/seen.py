@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from counterveil.search.actions.costs import BatchCosts
+
 
 @dataclass
 class Seen:
@@ -33,8 +35,14 @@ class Seen:
         asked = torch.ones(len(queries), dtype=torch.long, device=queries.device)
         return cls(queries.clone(), never, queries.clone(), margin.clone(), asked, several)
 
+    def ask(self, costs: BatchCosts, rows: Tensor, query: Tensor, least: Tensor) -> Tensor:
+        """Ask the model about rows that cost at least so much; their margins, (rows,)."""
+        margin = costs.margin(rows, query)
+        self.count(query)
+        self.accept(rows, query, costs.of_accepted(rows, query, least, margin))
+        return margin
+
     def count(self, query: Tensor) -> None:
-        """The model was asked about a row of each of these queries."""
         self.asked.index_add_(0, query, torch.ones_like(query))
 
     def accept(self, rows: Tensor, query: Tensor, cost: Tensor) -> None:
@@ -56,7 +64,6 @@ class Seen:
 
     @property
     def answered(self) -> Tensor:
-        """Which queries have an answer, (queries,)."""
         return self.cost.isfinite()
 
 

@@ -83,7 +83,6 @@ class Shrink:
         return rows, cost
 
     def _columns(self, feature: Tensor) -> Tensor:
-        """The columns of one feature each, (features, width)."""
         mask = one_hot(feature, self.actions.features).bool()
         return self.actions.projection.columns_of_features(mask)
 

@@ -22,8 +22,8 @@ from counterveil.errors import RequestError
 from counterveil.schema import Feature, Schema
 from counterveil.schema.kind import Mark
 from counterveil.schema.numeric import SLACK
-from counterveil.search.constraints.coupled import CHANGE_TOLERANCE as SAME
-from counterveil.search.constraints.coupled import Sides, Ties, ties_of
+from counterveil.search.constraints.coupled import Ties, ties_of
+from counterveil.search.constraints.coupled_numbers import SAME, Sides
 from counterveil.search.constraints.rules import Rules
 
 __all__ = ["SAME", "Box", "ManyRules", "box_around", "column_costs", "max_changes_of"]
@@ -54,11 +54,8 @@ class Box:
         return torch.clamp(points, self.lower, self.upper)
 
     def select(self, part: slice | Tensor) -> Box:
-        """The boxes of some of the queries."""
-        ties = None
-        if self.ties is not None:
-            ties = self.ties.select(part.cpu().numpy() if isinstance(part, Tensor) else part)
-        return self._map(lambda side: side[part], ties)
+        numbers = part.cpu().numpy() if isinstance(part, Tensor) else part
+        return self._map(lambda side: side[part], self.ties and self.ties.select(numbers))
 
     def to(self, device: torch.device) -> Box:
         """The same on another device; ties stay on the CPU."""
@@ -66,11 +63,10 @@ class Box:
 
     def _map(self, change: Callable[[Tensor], Tensor], ties: Ties | None) -> Box:
         """The box with other tensors, and with ties only where there are any."""
-        ties = None if ties is None or not ties.arrays["is_tied"].any() else ties
-        queries, stays = (
-            None if each is None else change(each) for each in (self.queries, self.stays)
-        )
-        return Box(change(self.lower), change(self.upper), queries, ties, stays)
+        ties = ties if ties and ties.arrays["is_tied"].any() else None
+        sides = (self.lower, self.upper, self.queries, self.stays)
+        lower, upper, queries, stays = (None if each is None else change(each) for each in sides)
+        return Box(lower, upper, queries, ties, stays)  # type: ignore[arg-type]
 
     def own(self, queries: Tensor) -> Tensor:
         """What each query's own row may keep of itself: the nearest values that are legal."""
@@ -137,18 +133,14 @@ class LinkedColumns:
         return torch.where(moved > 0.5, self.table[source.argmax(dim=1)], kept)
 
     def with_category(self, rows: Tensor, box: Box, place: int) -> Tensor:
-        """The rows with the source at one of its categories where that is open, and what follows.
-
-        A missing value of the source is gone then.
-        """
-        is_open = box.upper[:, self.source.start + place] > 0.5
-        moved = rows.clone()
+        """The rows with the source at a category where that is open, and what follows."""
+        column, moved = self.source.start + place, rows.clone()
         moved[:, self.source] = 0.0
-        moved[:, self.source.start + place] = 1.0
+        moved[:, column] = 1.0
         if self.missing is not None:
             moved[:, self.missing] = 0.0
         moved[:, self.derived] = self.table.to(rows)[place]
-        return torch.where(is_open[:, None], moved, rows)
+        return torch.where(box.upper[:, column, None] > 0.5, moved, rows)
 
     def gain(self, rows: Tensor, gradient: Tensor, box: Box) -> Tensor:
         """What the derived feature adds to the gain of moving the source to each category."""
@@ -220,21 +212,23 @@ def box_around(
     for number, each in enumerate(distinct):
         if each.transitions:
             _close_transitions(encoding, each, which == number, own, (lower, upper))
-    links = linked_columns(encoding) if encoding.schema.links else []
+    links = linked_columns(encoding)
     for link in links:
         link.close_categories(own, lower, upper)
     stays = ((own < lower) | (own > upper)) & _known(encoding, own)
     is_tied, may_stay = any(each.is_tied for each in found), bool(stays.any())
-    box = Box(torch.from_numpy(lower), torch.from_numpy(upper))
-    if links or is_tied or may_stay:
-        box = replace(box, queries=torch.from_numpy(own))
-    if may_stay:
-        box = replace(box, stays=torch.from_numpy(stays))
+    asked = torch.from_numpy(own)
+    box = Box(
+        torch.from_numpy(lower),
+        torch.from_numpy(upper),
+        queries=asked if links or is_tied or may_stay else None,
+        stays=torch.from_numpy(stays) if may_stay else None,
+    )
     if not is_tied:
         return box
     under = [each.features for each in found]
     ties = ties_of(encoding, distinct, under, which, queries.astype(np.float64))
-    starts = [box.own(torch.from_numpy(own))]
+    starts = [box.own(asked)]
     for link in links:
         starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
     return replace(box, ties=ties.with_feasibility(starts, box.sides))
@@ -325,14 +319,14 @@ class _CommonBounds(NamedTuple):
 @lru_cache(maxsize=32)
 def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
     features = rules.tighten(encoding.schema)
-    bounds = [feature.bounds() for feature in features]
-    lower = np.array([each for one in bounds for each in one.lower], dtype=np.float32)
-    upper = np.array([each for one in bounds for each in one.upper], dtype=np.float32)
-    marks = [each for one in bounds for each in one.marks]
+    lower, upper, marks = (
+        [each for one in side for each in one]
+        for side in zip(*(feature.bounds() for feature in features), strict=True)
+    )
+    sides = (np.array(side, dtype=np.float32) for side in (lower, upper))
     groups = bool(rules.relations or rules.together or rules.only_one)
     is_tied = groups or any(each.step for each in features)
-    kinds = np.array(marks, dtype=np.int8)
-    return _CommonBounds(lower, upper, kinds, {*marks}, features, is_tied)
+    return _CommonBounds(*sides, np.array(marks, dtype=np.int8), {*marks}, features, is_tied)
 
 
 def _one_way_bounds(
@@ -388,9 +382,8 @@ def _close_transitions(
             leads[values.index(before), values.index(after)] = 1
         if block.feature.one_hot:
             here = own[mine, block.categories]
-            upper[mine, block.categories] *= np.maximum(
-                here @ leads, 1 - here.sum(1, keepdims=True)
-            )
+            is_open = np.maximum(here @ leads, 1 - here.sum(1, keepdims=True))
+            upper[mine, block.categories] *= is_open
         else:
             there = leads[own[mine, block.start].astype(np.intp)]
             lower[mine, block.start] = np.maximum(lower[mine, block.start], 1 - there[:, 0])

@@ -29,22 +29,14 @@ from torch import Tensor
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.schema import Feature
 from counterveil.search.constraints.coupled_numbers import (
-    CHANGE_TOLERANCE,
     EXACT_TOLERANCE,
     CoupledNumbers,
     Sides,
     Tied,
 )
 from counterveil.search.constraints.coupled_ways import Going
-from counterveil.search.constraints.relations import (
-    Relation,
-    equal_shifts,
-    grid_of,
-    pairs_of,
-)
+from counterveil.search.constraints.relations import Relation, equal_shifts, grid_of, pairs_of
 from counterveil.search.constraints.rules import Rules
-
-__all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
 MOST_WAYS = 48  # that are tried for a row
 
@@ -71,7 +63,6 @@ class Ties:
     arrays: dict[str, Array]
 
     def select(self, part: slice | Array) -> Ties:
-        """The ties of some of the queries."""
         return replace(self, arrays={name: each[part] for name, each in self.arrays.items()})
 
     def parts(self) -> list[Tensor]:
@@ -132,8 +123,8 @@ class Ties:
         Of groups that move together, of numbers that may stay outside, of groups with one change.
         """
         together = np.where(self.arrays["together"].any(axis=2), 3, 1)
-        outside = 1 + sides.stays[:, self.tied.columns]
-        return np.hstack([together, outside, np.maximum(self.arrays["only_one"].sum(axis=2), 1)])
+        only_one = np.maximum(self.arrays["only_one"].sum(axis=2), 1)
+        return np.hstack([together, 1 + sides.stays[:, self.tied.columns], only_one])
 
     def _settled(
         self, rows: Array, sides: Sides, pinned: Array | None, turns: Array
@@ -237,19 +228,14 @@ def _tied(encoding: Encoding, blocks: Sequence[Block]) -> Tied:
             itself = other.feature.name
             reach[place, other.at] = block.feature.name in (itself, source_of.get(itself))
     numbers = [block for block in blocks if block.feature.is_one_number]
-    ranges = np.array([block.feature.number_range for block in numbers]).reshape(-1, 2)
-    return Tied(
-        [block.start for block in numbers],
-        [block.missing_flag for block in numbers],
-        ranges[:, 0],
-        ranges[:, 1] - ranges[:, 0],
-        np.array([block.feature.name in source_of for block in numbers], dtype=bool),
-        [
-            (block.at, block.feature.one_hot * (block.categories.stop - block.start))
-            for block in blocks[len(numbers) :]
-        ],
-        reach,
-    )
+    low, high = np.array([block.feature.number_range for block in numbers]).reshape(-1, 2).T
+    follows = np.array([block.feature.name in source_of for block in numbers], dtype=bool)
+    choices = [
+        (block.at, block.feature.one_hot * (block.categories.stop - block.start))
+        for block in blocks[len(numbers) :]
+    ]
+    columns, flags = [block.start for block in numbers], [block.missing_flag for block in numbers]
+    return Tied(columns, flags, low, high - low, follows, choices, reach)
 
 
 def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]) -> Array:
@@ -262,17 +248,15 @@ def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]
 
 def _relations(relations: Sequence[Sequence[Relation]], names: Sequence[str]) -> dict[str, Array]:
     """The relations of each of the rules, by the places of numbers; padded with 0 <= 0."""
-    pairs = [pairs_of(each) for each in relations]
+    place = {name: number for number, name in enumerate(names)}
+    pairs = [
+        [(place[one], place[two], more) for one, two, more in pairs_of(each)] for each in relations
+    ]
     most = max(map(len, pairs))
-    padded = [each + [(names[0], names[0], 0.0)] * (most - len(each)) for each in pairs]
-    lower, upper = ([[names.index(pair[i]) for pair in each] for each in padded] for i in (0, 1))
-    offset = [[pair[2] for pair in each] for each in padded]
-    shape = len(relations), most
-    return {
-        "lower": np.array(lower, dtype=np.intp).reshape(shape),
-        "upper": np.array(upper, dtype=np.intp).reshape(shape),
-        "offset": np.array(offset, dtype=np.float64).reshape(shape),
-    }
+    padded = [each + [(0, 0, 0.0)] * (most - len(each)) for each in pairs]
+    found = np.array(padded, dtype=np.float64).reshape(len(relations), most, 3)
+    lower, upper, offset = np.moveaxis(found, 2, 0)
+    return {"lower": lower.astype(np.intp), "upper": upper.astype(np.intp), "offset": offset}
 
 
 def _share_grid(at: tuple[Array, ...], shift: Array, span: Array, arrays: dict[str, Array]) -> None:

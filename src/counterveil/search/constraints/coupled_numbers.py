@@ -12,7 +12,7 @@ import numpy as np
 
 from counterveil.encoding import Array
 
-CHANGE_TOLERANCE = 1e-6  # in the unit cube: smaller differences are no change
+SAME = 1e-6  # in the unit cube: smaller differences are no change
 EXACT_TOLERANCE = 1e-9  # of a range: what doubles may be off by
 FLOAT_TOLERANCE = 3e-7  # of a range: what the floats of the search may be off by
 MULTIPLE_TOLERANCE = 1e-6  # of a step
@@ -27,7 +27,6 @@ class Sides(NamedTuple):
     stays: Array
 
     def select(self, part: Array) -> Sides:
-        """Those of some of the queries."""
         return Sides(*(side[part] for side in self))
 
 
@@ -51,7 +50,7 @@ class Tied(NamedTuple):
     def distances(self, rows: Array, queries: Array) -> Array:
         """How far each feature is from the query's in the unit cube, (rows, features)."""
         square = np.square(rows - queries, dtype=np.float32)
-        square[square <= CHANGE_TOLERANCE**2] = 0
+        square[square <= SAME**2] = 0
         with np.errstate(invalid="ignore"):  # some BLAS raise this flag for few finite floats
             return np.asarray(np.sqrt(square @ self.reach.T.astype(np.float32)))
 
@@ -89,7 +88,7 @@ class CoupledNumbers:
     def _values(self, encoded: Array) -> Array:
         """Encoded numbers in original units; exactly the own value where it is the query's."""
         unit, mine = encoded[:, self._tied.columns], self._sides.queries[:, self._tied.columns]
-        is_own = (np.abs(unit - mine) < CHANGE_TOLERANCE) & ~np.isnan(self._own)
+        is_own = (np.abs(unit - mine) < SAME) & ~np.isnan(self._own)
         value = self._tied.low + unit.astype(np.float64) * self._tied.span
         return np.where(is_own, self._own, value)
 
@@ -138,12 +137,10 @@ class CoupledNumbers:
 
     @cached_property
     def _box(self) -> tuple[Array, Array]:
-        """The lowest and the highest numbers that the boxes leave."""
         return self._values(self._sides.lower), self._values(self._sides.upper)
 
     @cached_property
     def _keeps_own(self) -> Array:
-        """Where the own value may stay."""
         (low, high), hair = self._box, EXACT_TOLERANCE * self._tied.span
         inside = (self._own >= low - hair) & (self._own <= high + hair)
         return inside & self._arrays["own_fits"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.search.constraints.coupled_numbers import CHANGE_TOLERANCE, Sides, Tied
+from counterveil.search.constraints.coupled_numbers import SAME, Sides, Tied
 
 LEAST_MOVE = 1e-4  # of its range: how far a number moves at least that goes with its group
 FOLLOWS = 0.05  # of its range: how far it moves along with a category
@@ -71,7 +71,7 @@ class Going:
         now = self._now[:, columns]
         self._now[:, columns] = np.where(mine & (np.sign(moved) != way), along, now)
         grid = self._arrays["grid"] / self._tied.span
-        least = np.where(grid > 0, np.maximum(1e-3 * grid, 2 * CHANGE_TOLERANCE), LEAST_MOVE)
+        least = np.where(grid > 0, np.maximum(1e-3 * grid, 2 * SAME), LEAST_MOVE)
         low, high = self._lower[:, columns], self._upper[:, columns]
         up, down = mine & (way == UP), mine & (way == DOWN)
         self._lower[:, columns] = np.where(up, np.maximum(low, own + least), low)
@@ -106,16 +106,15 @@ class Going:
     def _free_one(self, members: Array, turn: Array) -> None:
         """Of a group one is free: first what is pinned, then what has moved farthest."""
         pinned = (self._pins @ self._tied.reach.T) > 0
-        order = np.where(members, -self._distances - 10.0 * pinned, 1.0).argsort(
-            axis=1, kind="stable"
-        )
+        order = np.where(members, -self._distances - 10.0 * pinned, 1.0)
+        order = order.argsort(axis=1, kind="stable")
         others = members.copy()
         np.put_along_axis(others, np.take_along_axis(order, turn[:, None], 1), False, axis=1)
         self._fixed |= others @ self._tied.reach
 
     def loses_pinned(self, found: Array) -> Array:
         """Where a pinned category has changed, or a pinned number is the query's again, (rows,)."""
-        moved = np.abs(self._rows - self._sides.queries) > CHANGE_TOLERANCE
+        moved = np.abs(self._rows - self._sides.queries) > SAME
         chosen = self._tied.reach[len(self._tied.columns) :].any(axis=0)
         lost = (self._fixed & moved) | (chosen & (found != self._rows))
         return (lost & self._pins).any(axis=1)

@@ -46,11 +46,9 @@ def decode_cells(
     whole = arrays_of(encoding.decode(found)) if len(blocks) > FEW else None
     for feature, places, at, *_ in blocks:
         decoded = feature.decode(found[:, at]) if whole is None else whole[places]
-        several = places.stop - places.start > 1
-        changed = moved[:, at].T if several else moved[:, at].any(axis=1)[None]
-        for place, after, here in zip(
-            range(places.start, places.stop), decoded, changed, strict=True
-        ):
+        numbers = range(places.start, places.stop)
+        changed = moved[:, at].T if len(numbers) > 1 else moved[:, at].any(axis=1)[None]
+        for place, after, here in zip(numbers, decoded, changed, strict=True):
             told = without_float_noise(feature, array_of(after))
             told = clip_to_rules(feature, cells[place], told, rules)
             cells[place] = _where(here, told, cells[place])
@@ -102,9 +100,8 @@ def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = 
     allowed, whole_range = feature.allowed_range(), feature.number_range
     if allowed is None or whole_range is None:
         return after
-    one_way = feature.direction != "any" or feature.better != "any"
-    is_free = not one_way and feature.step is None and allowed == whole_range
-    if rules is None and is_free:
+    ways = {feature.direction, feature.better}
+    if rules is None and ways == {"any"} and feature.step is None and allowed == whole_range:
         return after
     distinct, which = distinct_rules(rules, len(after))
     under = [each.tighten_feature(feature) for each in distinct]
@@ -113,10 +110,10 @@ def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = 
     rising, falling = directions == "increase", directions == "decrease"
     was, now = numbers_of(before)[0], numbers_of(after)[0]
     kept = np.clip(now, *np.array(ends)[which].T)
-    for number, each in enumerate(under):
+    for number, (each, own_ends) in enumerate(zip(under, ends, strict=True)):
         if each.step is not None:
             mine = which == number
-            kept[mine] = _multiples(now[mine], each.step, ends[number])
+            kept[mine] = _multiples(now[mine], each.step, own_ends)
     is_own = np.abs(now - was) <= SAME * (whole_range[1] - whole_range[0])
     kept = np.where(is_own | (rising & (kept < was)) | (falling & (kept > was)), was, kept)
     off = (kept != now) & ~np.isnan(now)
@@ -129,9 +126,13 @@ def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = 
 def _multiples(values: Array, step: float, ends: tuple[float, float]) -> Array:
     """The multiples of a step nearest to `values` between two ends, as they are written."""
     least, most = math.ceil(ends[0] / step - SLACK), math.floor(ends[1] / step + SLACK)
+    return np.round(np.clip(np.rint(values / step), least, most) * step, decimals(step))
+
+
+def decimals(step: float) -> int:
+    """How many digits after the point a step has, as it is written."""
     exponent = Decimal(repr(step)).as_tuple().exponent
-    digits = -exponent if isinstance(exponent, int) else 0
-    return np.round(np.clip(np.rint(values / step), least, most) * step, max(digits, 0))
+    return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def _where(changed: Array, after: Any, before: Any) -> Any:
@@ -165,8 +166,8 @@ class Given:
         return np.array(kept)[which, np.arange(len(self.changed))]
 
     def _keep(self, rules: Rules) -> Array:
-        """Which answers keep these rules, (answers,)."""
         schema, kept = self.encoding.schema, np.ones(len(self.changed), dtype=bool)
+        places = {feature.name: place for place, feature in enumerate(schema.features)}
         if rules.max_changes is not None:
             derived = {link.derived for link in schema.links}
             counted = [feature.name not in derived for feature in schema.features]
@@ -178,10 +179,9 @@ class Given:
                 off = np.abs(values - np.rint(values / step) * step)
                 is_off = off > 1e-9 * np.maximum(np.abs(values), step)
                 kept &= ~(self.changed[:, place] & is_off)
-        places = {feature.name: place for place, feature in enumerate(schema.features)}
         for relation in rules.relations_of(schema):
-            pair = relation.left, relation.right
-            one, two = (self._numbers(self.answers, places[name]) for name in pair)
+            pair = places[relation.left], places[relation.right]
+            one, two = (self._numbers(self.answers, place) for place in pair)
             kept &= relation.holds(one, two) | np.isnan(one) | np.isnan(two)
         for group in rules.together:
             kept &= self._moves_together([places[name] for name in group])
@@ -198,10 +198,8 @@ class Given:
         ways = [np.zeros(len(changed))]
         for place, block, member in zip(group, blocks, is_member.T, strict=True):
             if block.feature.is_one_number:
-                before, after = (
-                    self._numbers(cells, place) for cells in (self.queries, self.answers)
-                )
-                ways.append(np.where(member, np.sign(after - before), 0.0))
+                way = self._numbers(self.answers, place) - self._numbers(self.queries, place)
+                ways.append(np.where(member, np.sign(way), 0.0))
         one_way = ~((np.max(ways, axis=0) > 0) & (np.min(ways, axis=0) < 0))
         return ~changed.any(axis=1) | ((changed | ~is_member).all(axis=1) & one_way)
 

@@ -40,11 +40,12 @@ class Snap:
         flags = [b.missing_flag for b in blocks if b.missing_flag is not None]
         divisions = [each for b in blocks for each in b.feature.divisions]
         self.divisions = torch.tensor(divisions, device=device)
-        self._flags = torch.tensor(flags, dtype=torch.long, device=device)
+        self._flags, self._categories, self._group_of = (
+            torch.tensor(each, dtype=torch.long, device=device)
+            for each in (flags, columns, group_of)
+        )
         self._values = self._flags - 1  # the columns of the numbers that may be missing
         self._half = torch.tensor(MISSING_VALUE, device=device)
-        self._categories = torch.tensor(columns, dtype=torch.long, device=device)
-        self._group_of = torch.tensor(group_of, dtype=torch.long, device=device)
         self._group_count = len(groups)
         self._choices = tuple(_choices(groups, device))
         self._links = linked_columns(encoding, device)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -96,10 +97,9 @@ class Relation:
 
 def pairs_of(relations: Sequence[Relation]) -> list[tuple[str, str, float]]:
     """Relations as (a, b, offset), each of which says that a is at most b + offset."""
+    there = [(each.left, each.right, each.offset) for each in relations]
     equal = [each for each in relations if each.sign == "=="]
-    return [(each.left, each.right, each.offset) for each in relations] + [
-        (each.right, each.left, -each.offset) for each in equal
-    ]
+    return there + [(each.right, each.left, -each.offset) for each in equal]
 
 
 def check_relations(relations: Sequence[Relation], features: Mapping[str, Feature]) -> None:
@@ -109,8 +109,7 @@ def check_relations(relations: Sequence[Relation], features: Mapping[str, Featur
             if not features[name].is_one_number:
                 _refuse(f"{relation}: {name!r} is no number; relations are between numbers")
     most = _tightest(relations)
-    around = {name for name in most if most[name][name] < -OFFSET_TOLERANCE}
-    if around:
+    if around := {name for name in most if most[name][name] < -OFFSET_TOLERANCE}:
         told = [str(each) for each in relations if {each.left, each.right} <= around]
         _refuse(f"{' and '.join(told)} can never hold together; change one of them")
     for equal in equal_shifts(relations):
@@ -123,8 +122,7 @@ def _check_steps(features: Sequence[Feature], shifts: Sequence[float]) -> None:
     names = " and ".join(feature.name for feature in features)
     if len({feature.step for feature in features}) > 1:
         _refuse(f"{names} must be equal: give all of them the same step, or none")
-    on_grid = [(grid_of(each), shift) for each, shift in zip(features, shifts, strict=True)]
-    on_grid = [each for each in on_grid if each[0] > 0]
+    on_grid = [pair for pair in zip(map(grid_of, features), shifts, strict=True) if pair[0] > 0]
     for step, shift in on_grid:
         times = (shift - on_grid[0][1]) / step
         if abs(times - round(times)) > 1e-9:
@@ -135,9 +133,8 @@ def _check_ranges(relations: Sequence[Relation], features: Mapping[str, Feature]
     """Refuse relations that the bounds of the schema rule out. What is allowed does not: the own
     value of a query may stay outside of it."""
     pairs = pairs_of(relations)
-    ranges = {
-        name: features[name].number_range or (0.0, 0.0) for pair in pairs for name in pair[:2]
-    }
+    names = {name for pair in pairs for name in pair[:2]}
+    ranges = {name: features[name].number_range or (0.0, 0.0) for name in names}
     for _ in range(len(relations) + 1):  # a chain of relations is as long as that at most
         for lower, upper, offset in pairs:
             (low, high), (least, most) = ranges[lower], ranges[upper]
@@ -178,11 +175,8 @@ def _tightest(relations: Sequence[Relation]) -> dict[str, dict[str, float]]:
     most = {one: {two: 0.0 if one == two else math.inf for two in names} for one in names}
     for lower, upper, offset in pairs:
         most[lower][upper] = min(most[lower][upper], offset)
-    for middle in names:
-        for one in names:
-            for two in names:
-                around = most[one][middle] + most[middle][two]
-                most[one][two] = min(most[one][two], around)
+    for middle, one, two in product(names, repeat=3):
+        most[one][two] = min(most[one][two], most[one][middle] + most[middle][two])
     return most
 
 

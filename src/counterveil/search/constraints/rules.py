@@ -317,7 +317,6 @@ def _refuse(rule: str | None, words: str) -> NoReturn:
 
 
 def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) -> None:
-    """That the values of transitions are those of the feature."""
     if feature.values is None:
         kind = "are pixels" if len(feature.columns) > 1 else "is a number"
         words = f"{feature.name!r} {kind}; transitions are between listed values"

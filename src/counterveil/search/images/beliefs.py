@@ -57,9 +57,8 @@ class ImageBeliefs:
         self._manner_spread = manner_of(mixed, image).std(dim=0).clamp(min=LEAST_SPREAD)
         self.manners = torch.stack([self.manner(own) for own in self.samples])
         self._score = _score_of(population)
-        found = torch.stack(
-            [self._score(own, self._goals(at)) for at, own in enumerate(self.samples)]
-        )
+        scores = [self._score(own, self._goals(at)) for at, own in enumerate(self.samples)]
+        found = torch.stack(scores)
         self._middle = found.mean(dim=1)
         self._spread = found.std(dim=1).clamp(min=LEAST_SPREAD)
         self._ranks = ((found - self._middle[:, None]) / self._spread[:, None]).sort(dim=1).values

@@ -53,15 +53,6 @@ class Tried(NamedTuple):
     cost: Tensor
     accepted: Tensor
 
-    def at(self, place: Tensor) -> Tried:
-        """The images at these places, (queries, any number)."""
-        everyone = torch.arange(len(place))[:, None]
-        return Tried(*(each[everyone, place] for each in self))
-
-    def joined(self, other: Tried) -> Tried:
-        """The images of both side by side."""
-        return Tried(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
-
 
 @dataclass(frozen=True)
 class ImageSearch:
@@ -76,10 +67,11 @@ class ImageSearch:
 
     def __call__(self, k: int, seed: int) -> Found:
         """Rows of shape (queries, k, width), the cheapest first, and which of them f accepts."""
-        start = self._starts(k, seed)
-        first = self._judged(self._descended(start, FIRST))
-        best = first.at(self._different(first.rows, first.cost, k)[0]).strokes
-        found = first.joined(self._judged(self._descended(best, REST)))
+        everyone = torch.arange(len(self.batch))[:, None]
+        first = self._judged(self._descended(self._starts(k, seed), FIRST))
+        best = first.strokes[everyone, self._different(first.rows, first.cost, k)[0]]
+        pairs = zip(first, self._judged(self._descended(best, REST)), strict=True)
+        found = Tried(*(torch.cat(pair, dim=1) for pair in pairs))
         for insist in INSIST:
             left = (~found.accepted.any(dim=1)).nonzero()[:, 0]
             if not len(left):
@@ -91,13 +83,12 @@ class ImageSearch:
                 old[left, -strokes.shape[1] :] = new
         cost = torch.where(found.accepted, found.cost, torch.inf)
         place, there = self._different(found.rows, cost, k)
-        rows = found.at(place).rows
+        rows = found.rows[everyone, place]
         missing = k - rows.shape[1]
         rows = torch.cat([rows, rows[:, :1].expand(-1, missing, -1)], dim=1)
         return rows, nn.functional.pad(there, (0, missing))
 
     def _starts(self, k: int, seed: int) -> Tensor:
-        """Strokes to start from, (queries, starts, numbers)."""
         painter, latent = self.ground.painter, self.ground.beliefs.latent
         if isinstance(painter, Redrawn):
             assert latent is not None, "a generator has latent numbers"
@@ -186,7 +177,6 @@ class ImageSearch:
 
 
 def starts_for(k: int) -> int:
-    """From how many images the search for k answers starts."""
     return min(max(STARTS, 2 * k), MOST_STARTS)
 
 
@@ -198,12 +188,9 @@ def believable_images(
     All tensors are on the CPU; the models are asked where they compute. Queries are taken in parts
     that fit into memory.
     """
-    at_a_time = max(1, ROWS_AT_A_TIME // starts_for(k))
-    parts = [
-        ImageSearch(ground, batch.select(slice(start, start + at_a_time)), options.margin)(
-            k, options.seed
-        )
-        for start in range(0, len(batch), at_a_time)
-    ]
+    at_a_time, parts = max(1, ROWS_AT_A_TIME // starts_for(k)), []
+    for start in range(0, len(batch), at_a_time):
+        part = batch.select(slice(start, start + at_a_time))
+        parts.append(ImageSearch(ground, part, options.margin)(k, options.seed))
     rows, accepted = zip(*parts, strict=True)
     return torch.cat(rows), torch.cat(accepted)

@@ -122,9 +122,8 @@ class ImageGround:
         chance = 1 / beliefs.classes
         right = float((said.argmax(dim=1) == own).float().mean())
         trust = max(0.0, (right - chance) / (1 - chance))
-        members = [Member(guide, _unit(said))]
+        members = [Member(guide, _unit(said), 1.0 if private is None else 2 - trust)]
         if private is not None:  # what its word counts less, that of the guide counts more
-            members = [Member(guide, _unit(said), 2 - trust)]
             members.append(Member(private, _unit(Question(private).log_proba(samples)), trust))
         painter: Painter = Retouched(image)
         if isinstance(population, FeaturePopulation) and population.generator is not None:
@@ -145,12 +144,10 @@ class ImageGround:
 
         `insist`: a factor for the first of them, which has to be convinced.
         """
-        sure = self.prices.sure + self.prices.surer * (1 - self.trust)
-        factors = [insist] + [1.0] * (len(self.members) - 1)
-        found = [
-            factor * each.weight * (sure - each.margin(points, targets)).clamp(min=0)
-            for factor, each in zip(factors, self.members, strict=True)
-        ]
+        sure, found = self.prices.sure + self.prices.surer * (1 - self.trust), []
+        for place, each in enumerate(self.members):
+            weight = each.weight if place else insist * each.weight
+            found.append(weight * (sure - each.margin(points, targets)).clamp(min=0))
         return self.prices.doubt * torch.stack(found).sum(dim=0)
 
     def implausible(self, points: Tensor, targets: Tensor) -> Tensor:

@@ -38,9 +38,10 @@ class Redrawn:
     def __init__(self, generator: Generator) -> None:
         self.generator, image = generator, generator.image
         self._as_images, self._channels = AsImages(image), image.channels
-        self._reach = max(1, round(3 * SMOOTH * min(image.height, image.breadth)))
+        deviation = SMOOTH * min(image.height, image.breadth)
+        self._reach = max(1, round(3 * deviation))
         place = torch.arange(-self._reach, self._reach + 1.0)
-        kernel = torch.exp(-(place**2) / (2 * (SMOOTH * min(image.height, image.breadth)) ** 2))
+        kernel = torch.exp(-(place**2) / (2 * deviation**2))
         self._kernel = (kernel / kernel.sum()).expand(image.channels, 1, 1, -1)
 
     def __call__(self, strokes: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
@@ -50,11 +51,9 @@ class Redrawn:
 
     def _smooth(self, points: Tensor) -> Tensor:
         """Images, (rows, width), blurred down and across; edges go on beyond the image."""
-        pictures, reach = self._as_images(points), self._reach
-        for kernel, sides in (
-            (self._kernel, (reach, reach, 0, 0)),
-            (self._kernel.transpose(2, 3), (0, 0, reach, reach)),
-        ):
+        pictures, reach = self._as_images(points), [self._reach] * 2
+        across, down = self._kernel, self._kernel.transpose(2, 3)
+        for kernel, sides in ((across, [*reach, 0, 0]), (down, [0, 0, *reach])):
             padded = nn.functional.pad(pictures, sides, mode="replicate")
             pictures = nn.functional.conv2d(padded, kernel, groups=self._channels)
         return pictures.movedim(1, -1).flatten(1)

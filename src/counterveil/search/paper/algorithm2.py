@@ -60,22 +60,16 @@ def select_targets(log_proba: Tensor, asked: TargetClasses, label: Label) -> Ten
         names = [label.class_called(asked)] * len(log_proba)
     else:
         names = [label.class_called(name) for name in asked]
-    classes = label.classes
     if len(names) != len(log_proba):
         raise RequestError(f"target: {len(names)} classes for {len(log_proba)} queries")
-    number_of = {(type(name), name): number for number, name in enumerate(classes)}
+    number_of = {(type(name), name): number for number, name in enumerate(label.classes)}
     for name in names:
         if (type(name), name) not in number_of:
-            has = f"the label has {_kind_of(classes)}"
+            kinds = {kind for kind, _ in number_of}
+            words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
+            has = f"the label has {words[kinds.pop()] if len(kinds) == 1 else ''}"
             raise RequestError(f"target: no class {name!r}{label.offer(name, has)}")
     return torch.tensor([number_of[type(name), name] for name in names])
-
-
-def _kind_of(classes: tuple[Category, ...]) -> str:
-    """What the classes are, to be read before their names; nothing where they are of two kinds."""
-    kinds = {type(name) for name in classes}
-    words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
-    return words[kinds.pop()] if len(kinds) == 1 else ""
 
 
 # --- Step 2: the balancing coefficients ---
@@ -123,12 +117,11 @@ class SearchObjective:
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""
         go_on()
-        point = self.counterfactual(delta)
+        point, weights = self.counterfactual(delta), self.weights
         log_proba = self.model.ask(Rows.of_points(point, self.model.encoding))
         prediction = -log_proba.gather(1, self.targets[:, None])[:, 0]  # L_pred
         distance = _norm(point - self.queries)  # L_dist
         to_prototype = _norm(delta)  # L_prot
-        weights = self.weights
         return weights.alpha * prediction + weights.beta * distance + weights.gamma * to_prototype
 
     def counterfactual(self, delta: Tensor) -> Tensor:
@@ -140,14 +133,9 @@ class SearchObjective:
         """δ = 0 for every query, shape (queries, latent)."""
         return torch.zeros_like(self.prototypes[self.targets])
 
-    def select(self, indices: Tensor, targets: Tensor | None = None) -> SearchObjective:
-        """The objective of some of the queries, with other target classes if they are given."""
-        return replace(
-            self,
-            queries=self.queries[indices],
-            targets=self.targets[indices] if targets is None else targets,
-            box=self.box.select(indices),
-        )
+    def select(self, indices: Tensor) -> SearchObjective:
+        queries, targets = self.queries[indices], self.targets[indices]
+        return replace(self, queries=queries, targets=targets, box=self.box.select(indices))
 
 
 def _norm(vectors: Tensor) -> Tensor:

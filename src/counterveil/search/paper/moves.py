@@ -61,8 +61,7 @@ class GreedyRepair:
             active = (margin < beyond).nonzero()[:, 0]
             if not len(active):
                 break
-            here, part = rows[active], batch.select(active)
-            barred = moved[active]
+            here, part, barred = rows[active], batch.select(active), moved[active]
             if part.max_changes is not None:  # where enough features changed, the others stay
                 changed = self.snap.changed_features(here, start[active])
                 is_full = changed.sum(dim=1) >= part.max_changes
@@ -113,7 +112,11 @@ class Polish:
             before, rows = rows, self._give_back(rows)
             if torch.equal(before, rows):
                 break
-        before, rows = rows, self._pull(rows)
+        # All numbers move back, then the farthest alone.
+        before, rows = rows, self._move_back(rows, self.snap.is_number.expand_as(rows))
+        away = (rows - self.nearest_legal).abs() * self.snap.is_number
+        farthest = torch.zeros_like(away).scatter_(1, away.argmax(dim=1, keepdim=True), 1.0)
+        rows = self._move_back(rows, (farthest > 0) & (away > SAME))
         return rows if torch.equal(before, rows) else self._give_back(rows)
 
     @cached_property
@@ -161,13 +164,6 @@ class Polish:
             after = self.asked.margin_as_is(returned, targets[query])
             lost[query, part] = before[query] - after + REFUSED * (after < 0)
         return lost
-
-    def _pull(self, rows: Tensor) -> Tensor:
-        """The rows with their numbers moved back: all of them, then the farthest alone."""
-        rows = self._move_back(rows, self.snap.is_number.expand_as(rows))
-        away = (rows - self.nearest_legal).abs() * self.snap.is_number
-        farthest = torch.zeros_like(away).scatter_(1, away.argmax(dim=1, keepdim=True), 1.0)
-        return self._move_back(rows, (farthest > 0) & (away > SAME))
 
     def _move_back(self, rows: Tensor, columns: Tensor) -> Tensor:
         """The rows with the marked columns as near to the query's as the model accepts.

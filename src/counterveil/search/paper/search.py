@@ -39,18 +39,19 @@ class PaperSearch:
     """Everything that answers are made of.
 
     `guide` lends its gradient to the search and `target_model` decides: they are the same model
-    unless it has no gradient, and both are the surrogate with guidance `surrogate`.
+    unless it has no gradient, and both are the surrogate with guidance `surrogate`. `asked`: the
+    one that may be asked freely, the guide where calls of the model are counted.
     """
 
     autoencoder: Autoencoder
     prototypes: Tensor
     guide: TargetModel
     target_model: TargetModel
+    asked: TargetModel
     weights: Weights
     snap: Snap
 
     def __call__(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
-        """A legal row for every query, and whether the model accepts it."""
         found = self.algorithm_2(batch, options, tick)
         if options.keep == "last":
             return found
@@ -84,9 +85,8 @@ class PaperSearch:
         distance = torch.where(accepted, (tried - batch.queries[:, None]).norm(dim=2), torch.inf)
         kinds = tried
         if len(self.snap.feature_of_part.unique()) > 1:
-            repeated = batch.repeated(tried.shape[1]).queries
-            changed = self.snap.changed_features(tried.flatten(0, 1), repeated).float()
-            kinds = changed.unflatten(0, tried.shape[:2])
+            changed = [self.snap.changed_features(rows, batch.queries) for rows, _ in found]
+            kinds = torch.stack(changed, dim=1).float()
 
         def alike(place: Tensor) -> Tensor:
             return (kinds - kinds[everyone, place][:, None]).abs().amax(dim=2) < DIFFERENT
@@ -127,7 +127,7 @@ class PaperSearch:
             return self.limited(part, (rows, self.accepts(rows, part, options)))
 
         found = moved(batch, BEYOND[0])
-        for beyond in () if self._asked is self.target_model else BEYOND[1:]:
+        for beyond in () if self.asked is self.target_model else BEYOND[1:]:
             found = _or_else(batch, found, partial(moved, beyond=beyond))
         return found
 
@@ -139,7 +139,7 @@ class PaperSearch:
             return found
         part = batch.select(which)
         polished = Polish(*self._questions(options), self.snap, part)(rows[which])
-        if self._asked is not self.target_model:
+        if self.asked is not self.target_model:
             still = self.accepts(polished, part, options)
             polished = torch.where(still[:, None], polished, rows[which])
         return rows.index_copy(0, which, polished), accepted
@@ -171,14 +171,9 @@ class PaperSearch:
         accepted = question.margin_as_is(rows, batch.targets) >= 0
         return accepted if batch.box.ties is None else accepted & batch.box.ties_held(rows)
 
-    @property
-    def _asked(self) -> TargetModel:
-        """The model, or its student where calls of the model are counted."""
-        return self.target_model if self.target_model.calls_left is None else self.guide
-
     def _questions(self, options: SearchOptions) -> tuple[Question, Question]:
         """What the guide, and the model that is asked, have to say of rows."""
-        return Question(self.guide, options.margin), Question(self._asked, options.margin)
+        return Question(self.guide, options.margin), Question(self.asked, options.margin)
 
 
 def _or_else(batch: QueryBatch, found: Found, search: Callable[[QueryBatch], Found]) -> Found:

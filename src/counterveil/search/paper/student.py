@@ -37,7 +37,7 @@ def _row_count(model: TargetModel) -> int:
     left, batch = model.calls_left, model.batch
     if left is None:
         return STUDENT_ROWS
-    rows = STUDENT_ROWS * min(1, left // 2) if batch is None else batch * (left // 2)
+    rows = (batch or STUDENT_ROWS) * (left // 2)
     if rows < FEWEST_ROWS:
         raise CallLimitError(
             f"{left} calls of at most {batch} rows are too few to learn how the model answers; "

@@ -277,10 +277,10 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
         more = 0 if pixels else len(changes[MOST_COLUMNS:])
         return {"changes": rows, "more": more, "works": any(row[-1] for row in rows)}
 
-    kept = [dict(each.kept) for each in found]
+    kept = [dict(each.kept) for each in found] or [{}]
     in_all = [
         wording.told_value(schema, column, value)
-        for column, value in (kept[0] if kept else {}).items()
+        for column, value in kept[0].items()
         if column not in pixels and all(column in other for other in kept)
     ]
     return {

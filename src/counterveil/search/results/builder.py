@@ -102,9 +102,10 @@ class ResultBuilder:
             sought = wanted.reshape(-1, k).any(axis=1)
             impossible[::k] = missing & found.proved.numpy() & ~is_target & ~sought
         kinds = {Status.ALREADY: already, Status.FOUND: valid, Status.IMPOSSIBLE: impossible}
-        status = np.select(
-            list(kinds.values()), [kind.value for kind in kinds], Status.NOT_FOUND.value
-        )
+        names = [kind.value for kind in kinds]
+        status = np.select([*kinds.values()], names, Status.NOT_FOUND.value)
+        rows, of_answers = (queries, given_out, rules, box), (targets, valid, probability)
+        finder = RegionFinder(self.components, self.legal, *rows, *of_answers, request.least)
         return Explanations(
             schema=encoding.schema,
             statement=self.statement,
@@ -126,46 +127,27 @@ class ResultBuilder:
             decided_by=self.components.decided_by,
             rules=[distinct[each] for each in which],
             origin=lambda: self.origin,
-            assess=partial(self.components.quality, points, encoded, targets),
-            regions=PutOff(
-                len(valid),
-                RegionFinder(
-                    self.components,
-                    self.legal,
-                    queries,
-                    given_out,
-                    rules,
-                    box,
-                    targets,
-                    valid,
-                    probability,
-                    request.least,
-                ),
-            ),
-            gains=self._gains(request),
+            quality=partial(self.components.quality, points, encoded, targets),
+            regions=PutOff(len(valid), finder),
+            gains=PutOff(len(request.asked), partial(self._gains, request)),
             **known,
         )
 
-    def _gains(self, request: Request) -> PutOff[Gain]:
-        """What counts most against the person of each query; nothing where P~ is not known.
+    def _gains(self, request: Request, at: Array) -> list[list[Gain]]:
+        """What counts most against the people of the queries `at`; nothing where P~ is not known.
 
         A model whose calls are counted is not asked. Where P~ is mostly noise, only the private
         model has reasons: it learnt from that noise.
         """
-
-        def find(at: Array) -> list[list[Gain]]:
-            model, population = self.components.model, self.components.population
-            if not isinstance(population, MixedPopulation) or model.calls_left is not None:
-                return [[] for _ in at]
-            is_own = self.components.decided_by is DecidedBy.PRIVATE_MODEL
-            if not (is_own or SureShares(population).veil_knows):
-                return [[] for _ in at]
-            now, targets = request.before.argmax(dim=1), request.batch.targets
-            points = request.batch.queries.cpu()
-            finder = ReasonFinder(Question(model), population, points, now.numpy(), targets.numpy())
-            return finder(at)
-
-        return PutOff(len(request.asked), find)
+        model, population = self.components.model, self.components.population
+        if not isinstance(population, MixedPopulation) or model.calls_left is not None:
+            return [[] for _ in at]
+        is_own = self.components.decided_by is DecidedBy.PRIVATE_MODEL
+        if not (is_own or SureShares(population).veil_knows):
+            return [[] for _ in at]
+        now, targets = request.before.argmax(dim=1).numpy(), request.batch.targets.numpy()
+        points = request.batch.queries.cpu()
+        return ReasonFinder(Question(model), population, points, now, targets)(at)
 
     def _without_answer(
         self, request: Request, told: Answers, missing: Array
@@ -190,10 +172,8 @@ class ResultBuilder:
             goals = batch.targets[torch.as_tensor(missing)]
             best[missing] = said.gather(1, goals[:, None])[:, 0].exp().numpy()
             is_target[missing] = (said.argmax(dim=1) == goals).numpy()
-        opened = points.copy()
-        for query, each in enumerate(told.opens):
-            if each is not None:
-                opened[query] = each.row
+        pairs = zip(told.opens, points, strict=True)
+        opened = np.stack([own if each is None else each.row for each, own in pairs])
         known = {
             "asked": told.asked.numpy(),
             "best_probability": best,
@@ -243,10 +223,8 @@ def _decoded(encoding: Encoding, queries: Rows, points: Array) -> pd.DataFrame:
 def _why_not_kept(schema: Schema, rules: Rules) -> str:
     """Why no row keeps the ties of some rules, as far as can be said."""
     names, relations = schema.shown_name, rules.relations_of(schema)
-    told = [each.in_words(names(each.left), names(each.right)) for each in relations]
-    if told:
-        return f"{' and '.join(told)} cannot hold within the other rules"
-    return "no row keeps all of the rules"
+    told = " and ".join(each.in_words(names(each.left), names(each.right)) for each in relations)
+    return f"{told} cannot hold within the other rules" if told else "no row keeps all of the rules"
 
 
 def _reasons(request: Request, status: Array, components: SearchComponents) -> Array:
@@ -256,11 +234,10 @@ def _reasons(request: Request, status: Array, components: SearchComponents) -> A
         return np.full(len(status), "", dtype=object)
     batch, k, asked = request.batch, request.k, components.decided_by.asked
     reasons = np.full(len(batch), f"{UNCONVINCED} {asked}", dtype=object)
-    if batch.max_changes is not None:
-        for number, most in enumerate(batch.max_changes.tolist()):
-            if most < ANY_NUMBER:
-                changes = "1 change" if most == 1 else f"{most} changes"
-                reasons[number] = f"no row with at most {changes} convinced {asked}"
+    for number, most in enumerate(() if batch.max_changes is None else batch.max_changes.tolist()):
+        if most < ANY_NUMBER:
+            changes = "1 change" if most == 1 else f"{most} changes"
+            reasons[number] = f"no row with at most {changes} convinced {asked}"
     proved = status[::k] == Status.IMPOSSIBLE.value
     reasons[proved] = f"proved: no row within the rules convinces {asked}"
     for number in np.flatnonzero(~batch.box.can_be_kept.numpy()).tolist():

@@ -61,18 +61,17 @@ class Certificate:
         at = result.at(query, answer)
         if not result.valid[at] or result.origin is None:
             raise RequestError(f"query {query + 1} has no answer {answer + 1} to certify")
-        region_of = getattr(result, "region_of", None)
         before, asked_for = result.classes_of(query, answer)
         salt = secrets.token_hex(16)
         content = {
             "format": FORMAT,
             "counterveil": version("counterveil"),
-            **result.origin(),
+            **result.origin,
             "query": {"salt": salt, "sha256": row_digest(salt, result.query_of(query))},
             "before": None if result.decided_by is DecidedBy.STAND_IN else before,
             "asked_for": asked_for,
             "changes": as_records(result.changes_of(query, answer)),
-            "region": [] if region_of is None else region_of(query, answer),
+            "region": result.region_of(query, answer),
             "rules": result.rules[query].to_dict(result.schema),
         }
         made = cls(content)
@@ -135,14 +134,16 @@ def save_certificates(result: Explanations, place: Place, key: SigningKey | None
 
     To a file, X.jsonl, one a line; otherwise to a folder, a file each.
     """
-    places = [divmod(at, result.k) for at in result.valid.nonzero()[0].tolist()]
-    made = {each: result.certificate(*each, key).text + "\n" for each in places}
+    made = {}
+    for query, rank in (divmod(at, result.k) for at in result.valid.nonzero()[0].tolist()):
+        more = f"-answer-{rank + 1}" if result.k > 1 else ""
+        line = result.certificate(query, rank, key).text + "\n"
+        made[f"query-{query + 1}{more}.json"] = line.encode()
     if is_file(place):
-        write_whole(place, "".join(made.values()).encode())
+        write_whole(place, b"".join(made.values()))
     else:
-        for (query, rank), line in made.items():
-            more = f"-answer-{rank + 1}" if result.k > 1 else ""
-            write_whole(Path(place) / f"query-{query + 1}{more}.json", line.encode())
+        for name, line in made.items():
+            write_whole(Path(place) / name, line)
 
 
 def row_digest(salt: str, row: dict[str, Any]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,22 +194,6 @@ class Gap:
         return f"{told}{self.low}"
 
 
-def widest_gaps(groups: tuple[GroupFigures, ...]) -> Iterator[Gap]:
-    """The widest gap of every measure, for each choice of columns.
-
-    Its interval is as wide as if every pair of groups had been looked at, for it was.
-    """
-    for of in dict.fromkeys(group.of for group in groups):
-        for place, measure in enumerate(MEASURES):
-            cells = [(group.name, group.cells[place]) for group in groups if group.of == of]
-            told = [(each.estimate, name) for name, each in cells if each.estimate is not None]
-            if len(told) > 1:
-                told.sort(key=lambda each: each[0].value)
-                (low, whose), (high, others) = told[0], told[-1]
-                pairs = len(told) * (len(told) - 1) // 2
-                yield Gap(measure, of, whose, others, _gap(low, high, pairs))
-
-
 def _gap(low: Estimate, high: Estimate, pairs: int) -> Estimate:
     """The difference of two estimates, with an interval for the widest of so many differences.
 
@@ -240,8 +224,20 @@ class Fairness:
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
-        """The widest gap of every measure, for each choice of columns."""
-        return tuple(widest_gaps(self.groups))
+        """The widest gap of every measure, for each choice of columns.
+
+        Its interval is as wide as if every pair of groups had been looked at, for it was.
+        """
+        found = []
+        for of, (place, measure) in product(self.choices, enumerate(MEASURES)):
+            cells = [(group.name, group.cells[place]) for group in self.groups if group.of == of]
+            told = [(each.estimate, name) for name, each in cells if each.estimate is not None]
+            if len(told) > 1:
+                told.sort(key=lambda each: each[0].value)
+                (low, whose), (high, others) = told[0], told[-1]
+                pairs = len(told) * (len(told) - 1) // 2
+                found.append(Gap(measure, of, whose, others, _gap(low, high, pairs)))
+        return tuple(found)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -267,10 +263,6 @@ class Fairness:
         """The columns that make groups: one, or two together."""
         return tuple(dict.fromkeys(group.of for group in self.groups))
 
-    def members(self, of: tuple[str, ...]) -> list[GroupFigures]:
-        """The groups that these columns make."""
-        return [group for group in self.groups if group.of == of]
-
     @property
     def headings(self) -> tuple[str, ...]:
         """Of `rows`."""
@@ -283,7 +275,7 @@ class Fairness:
         What the veil may be off by is one standard deviation of the share that is refused.
         """
         found = []
-        for group in self.members(of) if of else self.groups:
+        for group in (each for each in self.groups if not of or each.of == of):
             told = [cell.text for cell in group.cells if cell.measure in self.measures]
             error = group.veil_error
             more = [] if self.exact else ["" if error is None else f"{100 * error:.0f} points"]
@@ -291,7 +283,6 @@ class Fairness:
         return found
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         return notebook_table(
             f"Fairness: {self.table}",
             [("wanted", self.target), *(("gap", gap.text) for gap in self.gaps[:8])],
@@ -355,14 +346,11 @@ class Fairness:
     def bars(self, measure: Measure) -> list[tuple[GroupFigures, Cell, list[float]]]:
         """Every group with its number, low and high end in percent of the widest; [] for none."""
         cells = [group.cells[MEASURES.index(measure)] for group in self.groups]
-        ends = [cell.estimate.high for cell in cells if cell.estimate is not None]
-        widest = max(ends, default=1.0) if math.isinf(measure.most) else measure.most
-        return [
-            (group, cell, [100 * each / widest for each in astuple(cell.estimate)])
-            if cell.estimate is not None
-            else (group, cell, [])
-            for group, cell in zip(self.groups, cells, strict=True)
-        ]
+        ends = [astuple(cell.estimate) if cell.estimate else () for cell in cells]
+        widest = max((high for *_, high in filter(None, ends)), default=1.0)
+        widest = widest if math.isinf(measure.most) else measure.most
+        bars = [[100 * each / widest for each in some] for some in ends]
+        return list(zip(self.groups, cells, bars, strict=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page (.html), everything (.json) or the table (.csv)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from typing import Self
 
@@ -14,6 +13,7 @@ import numpy as np
 from counterveil.encoding import Array
 from counterveil.population.rounding import roundest
 from counterveil.schema.numeric import SLACK, Numeric
+from counterveil.search.constraints.decoding import decimals
 
 EVERY = 128  # values on one side: if there are no more, each is asked about
 EVEN, DOUBLING = 24, 24  # values on one side: evenly spread, and ever further from the answer
@@ -50,8 +50,7 @@ class Line:
     @cached_property
     def _digits(self) -> int:
         if self.feature.step is not None:
-            exponent = Decimal(repr(self.feature.step)).as_tuple().exponent
-            return max(-exponent, 0) if isinstance(exponent, int) else 0
+            return decimals(self.feature.step)
         if self.feature.integer:
             return 0
         size = max(abs(self.feature.lower), abs(self.feature.upper))
@@ -83,22 +82,20 @@ class Line:
         besides those of the grid. Returns low, high, both as people are told them, and how many
         values were tried.
         """
-        sides, tried = self._sides, 1  # its own value
+        (below, above), tried = self._sides, 1  # its own value
         extra = looked_at / self._grain
-        places = [side.grid(np.concatenate([np.floor(extra), np.ceil(extra)])) for side in sides]
-        while sum(map(len, places)):
-            tried += sum(map(len, places))
-            works = yield self._values(np.concatenate(places))
-            for side, some, fine in zip(
-                sides, places, np.split(works, [len(places[0])]), strict=True
-            ):
-                side.learn(some, fine)
-            places = [side.between() for side in sides]
-        low, high = (self._end(side) for side in sides)
+        extra = np.concatenate([np.floor(extra), np.ceil(extra)])
+        lower, upper = below.grid(extra), above.grid(extra)
+        while count := len(lower) + len(upper):
+            tried += count
+            works = yield self._values(np.concatenate([lower, upper]))
+            below.learn(lower, works[: len(lower)])
+            above.learn(upper, works[len(lower) :])
+            lower, upper = below.between(), above.between()
+        low, high = self._end(below), self._end(above)
         rounder = self._rounded(low, high)
-        below, above = yield rounder
-        told = (rounder[0] if below else low, rounder[1] if above else high)
-        return low, high, told, tried
+        is_low, is_high = yield rounder
+        return low, high, (rounder[0] if is_low else low, rounder[1] if is_high else high), tried
 
     def _end(self, side: _Side) -> float:
         """The last value on a side that works."""
@@ -107,7 +104,6 @@ class Line:
         return int(self.own) if self.feature.integer else self.own
 
     def _values(self, places: Array) -> list[float]:
-        """The values at these places of the line."""
         values = np.round(places * self._grain, self._digits)
         return values.astype(np.int64).tolist() if self.feature.integer else values.tolist()
 
@@ -115,12 +111,11 @@ class Line:
         """Rounder ends a little further inside; bounds of the rules and steps stay as they are."""
         if self.feature.step is not None or self.feature.value_names or low == high:
             return [low, high]
-        slack, whole = ROUNDED * (high - low), self.feature.integer
+        slack, found = ROUNDED * (high - low), []
         inside = min(self.own, low + slack), max(self.own, high - slack)
-        found = []
         for end, other, bound in ((low, inside[0], self.low), (high, inside[1], self.high)):
             first, last = sorted((end, other))
-            near = roundest(first, last, (first + last) / 2, whole=whole)
+            near = roundest(first, last, (first + last) / 2, whole=self.feature.integer)
             (rounder,) = self._values(np.array([near / self._grain]))
             is_fine = abs(end - bound) > self._grain and first <= rounder <= last
             found.append(rounder if is_fine else end)
@@ -148,10 +143,7 @@ class _Side:
     @property
     def last(self) -> int:
         """The place of the last value that works."""
-        return self._place(self.good)
-
-    def _place(self, number: int) -> int:
-        return self.start + self.sign * (number - 1)
+        return self.start + self.sign * (self.good - 1)
 
     def grid(self, extra: Array) -> Array:
         """The places that are tried first; all of them if there are few."""
@@ -166,7 +158,6 @@ class _Side:
         return self.start + self.sign * (numbers - 1)
 
     def learn(self, places: Array, works: Array) -> None:
-        """Take note of which places work."""
         numbers = (places - self.start) * self.sign + 1
         self.bad = min([self.bad, *numbers[~works].tolist()])
         fine = numbers[works & (numbers < self.bad)]

@@ -19,6 +19,7 @@ The words are in templates, pages/letters/letter.LANGUAGE.txt, to copy and to ed
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +83,14 @@ class Letters:
         self._template = _LETTERS.template_class.from_code(_LETTERS, code, globals_)
 
     def text(self, query: int) -> str:
-        """The letter about one query."""
         try:
             text = self._template.render(self.content(query))
         except RequestError:
             raise
         except Exception as error:  # whatever a template does
-            raise self._mistake(error, _line_in(error, str(self._path))) from None
+            steps = reversed(traceback.extract_tb(error.__traceback__))
+            lines = (each.lineno for each in steps if each.filename == str(self._path))
+            raise self._mistake(error, next(lines, None)) from None
         return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
 
     def _mistake(self, error: Exception, line: int | None) -> RequestError:
@@ -97,7 +99,6 @@ class Letters:
         return RequestError(f"{where}: {said}; docs/letters.md says what a template may name")
 
     def content(self, query: int) -> dict[str, Any]:
-        """What the template is filled with."""
         result, schema = self._result, self._result.schema
         answers = result.answers_of(query)
         first, found = answers[0], [each for each in answers if each.is_found]
@@ -114,12 +115,11 @@ class Letters:
         }
 
     def _reasons(self, query: int) -> list[dict[str, str]]:
-        found = self._result.reasons_of(query)
-        values = [self._value(each.feature, _short(each.value)) for each in found]
-        return [
-            {"text": _capital(each.text), "code": each.code, "value": value}
-            for each, value in zip(found, values, strict=True)
-        ]
+        found = []
+        for each in self._result.reasons_of(query):
+            value = self._value(each.feature, _short(each.value))
+            found.append({"text": _capital(each.text), "code": each.code, "value": value})
+        return found
 
     def _value(self, column: str, value: Any) -> str:
         return value_text(self._result.schema.shown_value(column, value), self._language)
@@ -146,21 +146,17 @@ def mail_merge(result: Explanations, letters: Letters) -> pd.DataFrame:
     """One row a person: the caller's index, decision, reasons, changes of the first way, letter."""
     told = [letters.content(query) for query in range(len(result))]
     ways = [each["ways"][0] if each["ways"] else [] for each in told]
-    most = max((len(way) for way in ways), default=0)
     columns: dict[str, list[Any]] = {"query": [query + 1 for query in range(len(result))]}
     for name in ("label", "decision", "goal", "status"):
         columns[name] = [each[name] for each in told]
-    for place in range(MOST_REASONS):
-        columns[f"reason_{place + 1}"] = [_nth(each["reasons"], place) for each in told]
-    for place in range(most):
-        columns[f"change_{place + 1}"] = [_nth(way, place) for way in ways]
+    reasons, most = [each["reasons"] for each in told], max(map(len, ways), default=0)
+    for name, count, lists in (("reason", MOST_REASONS, reasons), ("change", most, ways)):
+        for place in range(count):
+            column = [each[place]["text"] if place < len(each) else "" for each in lists]
+            columns[f"{name}_{place + 1}"] = column
     columns["letter"] = [letters.text(query) for query in range(len(result))]
     table = pd.DataFrame(columns)
     return pd.concat([of_caller(result, table.columns), table], axis=1)
-
-
-def _nth(listed: list[dict[str, str]], place: int) -> str:
-    return listed[place]["text"] if place < len(listed) else ""
 
 
 def _held(result: Explanations, query: int) -> list[str]:
@@ -178,15 +174,4 @@ def _short(own: Any) -> Any:
 
 
 def _capital(text: str) -> str:
-    """A text that begins with a capital letter."""
     return text[:1].upper() + text[1:]
-
-
-def _line_in(error: Exception, path: str) -> int | None:
-    """The line of a template at which it failed."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
@@ -17,12 +17,11 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search.results.answer import Answer, Refusal
-from counterveil.search.results.put_off import PutOff
-from counterveil.search.results.quality import AnswerQuality
+from counterveil.search.results.put_off import Lazy, PutOff
 from counterveil.search.results.reasons import Gain, Reason
 from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.regions import Region
-from counterveil.search.results.tables import LazyFrame, cells_of, of_caller, with_index
+from counterveil.search.results.tables import cells_of, of_caller, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
 from counterveil.tables import plain_values
@@ -39,17 +38,11 @@ _BY_ANSWER = (
 )
 
 
-def _known(quality: AnswerQuality | None = None) -> AnswerQuality | None:
-    """A quality that needs no computing; None where no population is known."""
-    return quality
-
-
-def _of_quality(name: str) -> property:
-    """A property of Explanations: one of the arrays of `AnswerQuality`, or None."""
-    return property(
-        lambda result: result.quality and getattr(result.quality, name),
-        doc="Of each answer, see `AnswerQuality`; None where no population is known.",
-    )
+def _of_quality(
+    name: str, what: str = "Of each answer, see `AnswerQuality`; None where no population is known."
+) -> property:
+    """A property of Explanations: what `AnswerQuality` has under a name, or None."""
+    return property(lambda result: result.quality and getattr(result.quality, name), doc=what)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -92,15 +85,15 @@ class Outcome:
     - `rules`: what every answer to a query keeps, one entry a query.
     - `regions`: of each answer, which values of its changes work; found when first looked at.
     - `gains`: of each query, which features count against the person, and how much; the same.
-    - `origin`: tells the digest of the veil, and how a certificate names the model.
-    - `assess`: computes the `quality` of the answers when that is first looked at: the model may
-      then be asked, and a committee be learnt. It gives None where a veil has no population.
+    - `origin`: the digest of the veil, and how a certificate names the model.
+    - `quality`: of each answer; when it is first looked at the model may be asked, and a committee
+      be learnt. None where a veil has no population.
     """
 
     schema: Schema
     statement: Statement
-    queries: LazyFrame = LazyFrame()  # noqa: RUF009
-    rows: LazyFrame = LazyFrame()  # noqa: RUF009
+    queries: Lazy = Lazy()  # noqa: RUF009
+    rows: Lazy = Lazy()  # noqa: RUF009
     status: Array
     predicted: Array
     target: Array
@@ -112,9 +105,9 @@ class Outcome:
     reason: Array | None = None
     asked: Array | None = None
     best_probability: Array | None = None
-    closest: LazyFrame = LazyFrame(default=pd.DataFrame)  # noqa: RUF009
+    closest: Lazy = Lazy(default=pd.DataFrame)  # noqa: RUF009
     opens: Sequence[Opening | None] = ()
-    opened: LazyFrame = LazyFrame(default=pd.DataFrame)  # noqa: RUF009
+    opened: Lazy = Lazy(default=pd.DataFrame)  # noqa: RUF009
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
@@ -123,18 +116,16 @@ class Outcome:
     rules: Sequence[Rules] = ()
     regions: PutOff[Region] = PutOff()  # noqa: RUF009
     gains: PutOff[Gain] = PutOff()  # noqa: RUF009
-    origin: Callable[[], dict[str, Any]] | None = None
-    assess: Callable[[], AnswerQuality | None] = _known
+    origin: Lazy = Lazy(default=None)  # noqa: RUF009
+    quality: Lazy = Lazy(default=None)  # noqa: RUF009
 
     def __len__(self) -> int:
         return len(self.status) // self.k
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: all that was put off is computed, and the model is left out."""
-        frames = {f"_{name}": getattr(self, name) for name in _FRAMES}
-        origin: Any = self.origin and partial(dict, self.origin())
-        known = {"assess": partial(_known, self.quality), "origin": origin}
-        return {**self.__dict__, **frames, **known}
+        lazy = (*_FRAMES, "origin", "quality")
+        return {**self.__dict__, **{f"_{name}": getattr(self, name) for name in lazy}}
 
     @property
     def valid(self) -> Array:
@@ -165,34 +156,33 @@ class Outcome:
     def flip_ratio(self) -> float:
         """Queries with a counterfactual over those that were not of the target class already."""
         asked = len(self) - self.count(Status.ALREADY)
-        return len(self.found) / asked if asked else float("nan")
+        return len(self.found) / asked if asked else math.nan
 
     @property
     def mean_distance(self) -> float:
         """Mean L2 distance in the unit cube from query to first answer, over those found."""
         distance = self.distance[:: self.k][self.found]
-        return float(distance.mean()) if len(distance) else float("nan")
+        return float(distance.mean()) if len(distance) else math.nan
 
     @property
     def diversity(self) -> float:
         """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
         if self.k == 1 or not self.answers:
-            return float("nan")
+            return math.nan
         points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
         valid = torch.from_numpy(self.valid).split(self.k)
         several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
         distances = [torch.pdist(rows).mean().item() for rows in several]
-        return float(np.mean(distances)) if distances else float("nan")
+        return float(np.mean(distances)) if distances else math.nan
 
     @property
     def headline(self) -> str:
         """How the search went, in one line."""
         more = f" with {self.answers} answers" if self.k > 1 else ""
         parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
-        if self.count(Status.IMPOSSIBLE):
-            parts.append(f"{self.count(Status.IMPOSSIBLE)} impossible")
-        if self.count(Status.ALREADY):
-            parts.append(f"{self.count(Status.ALREADY)} already of the target class")
+        others = {Status.IMPOSSIBLE: "impossible", Status.ALREADY: "already of the target class"}
+        counted = ((self.count(status), words) for status, words in others.items())
+        parts += [f"{count} {words}" for count, words in counted if count]
         line = f"{len(self)} {'query' if len(self) == 1 else 'queries'}: {', '.join(parts)}"
         return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
@@ -217,30 +207,22 @@ class Outcome:
             carried=part("carried", some, 0),
             regions=self.regions.select(at),
             gains=self.gains.select(some),
-            assess=lambda: None if self.quality is None else self.quality.select(at),
+            quality=lambda: self.quality and self.quality.select(at),
             **{name: part(name, at, self.k) for name in _BY_ANSWER},
             **{name: part(name, some, 1) for name in _BY_QUERY},
         )
-
-    @cached_property
-    def quality(self) -> AnswerQuality | None:
-        """The quality of each answer; None where no population is known."""
-        return self.assess()
 
     effort = _of_quality("effort")
     plausibility = _of_quality("plausibility")
     stability = _of_quality("stability")
     beyond = _of_quality("beyond")
-
-    @property
-    def veil_knows(self) -> bool | None:
-        """Whether the veil is clear enough to compare answers with people; None without a P~."""
-        return None if self.quality is None else self.quality.veil_knows
-
-    @property
-    def knows_pairs(self) -> bool | None:
-        """Whether the veil knows which values go together; None without a P~."""
-        return None if self.quality is None else self.quality.knows_pairs
+    veil_knows = _of_quality(
+        "veil_knows",
+        "Whether the veil is clear enough to compare answers with people; None without a P~.",
+    )
+    knows_pairs = _of_quality(
+        "knows_pairs", "Whether the veil knows which values go together; None without a P~."
+    )
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
@@ -324,10 +306,12 @@ class Outcome:
         status = Status(str(self.status[at]))
         quality = self.quality if status is Status.FOUND else None
         numbers = {"probability": self.probability, "distance": self.distance}
-        veil_knows = quality.veil_knows if quality else None
-        numbers |= quality.measures if quality and veil_knows else {}
-        beyond = quality.beyond[at].tolist() if quality and veil_knows else ()
-        places = quality.places[at].tolist() if quality and veil_knows else ()
+        beyond, places = {}, {}
+        if quality and quality.veil_knows:
+            numbers |= quality.measures
+            beyond = dict(zip(features, quality.beyond[at].tolist(), strict=False))
+            both = zip(features, quality.places[at].tolist(), strict=False)
+            places = {name: (was, is_) for name, (was, is_) in both if not math.isnan(was + is_)}
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -342,17 +326,13 @@ class Outcome:
             kept=[(column, own[column][at]) for column in own if column not in changed],
             fixed=self.fixed,
             numbers={name: float(values[at]) for name, values in numbers.items()},
-            beyond=dict(zip(features, beyond, strict=False)),
-            places={
-                name: (before, after)
-                for name, (before, after) in zip(features, places, strict=False)
-                if not math.isnan(before) and not math.isnan(after)
-            },
+            beyond=beyond,
+            places=places,
             reason="" if self.reason is None else str(self.reason[at]),
             find_regions=partial(self.regions.__getitem__, at),
             refusal=None if answer else self.refusal_of(query),
-            veil_knows=veil_knows,
-            knows_pairs=self.knows_pairs if quality else None,
+            veil_knows=quality and quality.veil_knows,
+            knows_pairs=quality and quality.knows_pairs,
         )
 
     def answers_of(self, query: int) -> list[Answer]:

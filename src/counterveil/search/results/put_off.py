@@ -13,6 +13,32 @@ BLOCK = 64  # neighbours that are found out about together
 Found = TypeVar("Found")
 
 
+class Lazy:
+    """A field of a dataclass: a value, or a function that makes it when it is first looked at.
+
+    Making the frames of a single answer takes as long as a good part of the search. `default`: for
+    a field that may be left out.
+    """
+
+    def __init__(self, default: Any = ...) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, holder: Any, owner: type) -> Any:
+        if holder is None:  # a dataclass looks for the default
+            if self._default is ...:
+                raise AttributeError(self._name)
+            return self._default
+        if callable(holder.__dict__[self._name]):
+            holder.__dict__[self._name] = holder.__dict__[self._name]()
+        return holder.__dict__[self._name]
+
+    def __set__(self, holder: Any, value: Any) -> None:
+        holder.__dict__[self._name] = value
+
+
 class PutOff(Generic[Found]):
     """A list for each of `count` positions, made when it is first looked at, and kept.
 

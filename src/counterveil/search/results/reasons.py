@@ -119,12 +119,10 @@ class ReasonFinder:
         rows = torch.cat([own[:, None], moved], dim=1)
         said = self.question.log_proba(rows.flatten(0, 1)).double().cpu()
         said = said.unflatten(0, (len(at), -1))
-        rival = said[torch.arange(len(at)), :, now]
-        odds = said[:, :, goal] - rival
+        odds = said[:, :, goal] - said[torch.arange(len(at)), :, now]
+        more = (odds[:, 1:] - odds[:, :1]) * moves.weight
         gains = torch.zeros(len(at), len(self._blocks), dtype=torch.float64)
-        return gains.index_add_(
-            1, moves.feature, (odds[:, 1:] - odds[:, :1]) * moves.weight
-        ).numpy()
+        return gains.index_add_(1, moves.feature, more).numpy()
 
     def _moves_to(self, goal: int) -> _Moves:
         """The usual values of people of a class. What is derived follows its source."""

@@ -32,12 +32,11 @@ from counterveil.population import MixedPopulation
 from counterveil.schema import Link
 from counterveil.schema.columns import numbers_of
 from counterveil.search.components import SearchComponents
-from counterveil.search.constraints.bounds import NO_RULES, Box, ManyRules
+from counterveil.search.constraints.bounds import Box, ManyRules, distinct_rules
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.interval import Line
 from counterveil.search.results.regions import EXACT, Region
 
-MOST_ROWS = 512  # that a model is asked about for one changed number, unless its log-odds add up
 QUANTILES = 32  # of P~ that are looked at
 AT_ONCE = 1 << 15  # rows for one call of the model
 ITSELF = "the answer's own value"
@@ -92,7 +91,6 @@ class RegionFinder:
 
     @property
     def model(self) -> TargetModel:
-        """The model that decides about the answers."""
         return self.components.model
 
     @property
@@ -101,9 +99,12 @@ class RegionFinder:
 
     @cached_property
     def _links(self) -> dict[str, list[Link]]:
-        """The links of the schema, by the name of their source."""
         links = self.model.schema.links
         return {each.source: [one for one in links if one.source == each.source] for each in links}
+
+    def _rules_of(self, answers: Sequence[int]) -> ManyRules:
+        rules = self.rules
+        return rules if rules is None or isinstance(rules, Rules) else [rules[n] for n in answers]
 
     def _search(self, answer: int, place: int) -> Search:
         feature, own = self._blocks[place].feature, self._cell(self.answers, answer, place)
@@ -127,10 +128,8 @@ class RegionFinder:
 
     def _interval(self, answer: int, place: int, own: float) -> Search:
         """The interval around a number, from side to side."""
-        rules = self.rules
-        if rules is not None and not isinstance(rules, Rules):
-            rules = rules[answer]
-        feature: Any = (rules or NO_RULES).tighten_feature(self._blocks[place].feature)
+        (rules,), _ = distinct_rules(self._rules_of([answer]), 1)
+        feature: Any = rules.tighten_feature(self._blocks[place].feature)
         line = Line.of(feature, own, self._cell(self.queries, answer, place))
         is_additive = self.model.additive is not None
         low, high, told, asked = yield from line.search(self._looked_at(place))
@@ -167,14 +166,15 @@ class RegionFinder:
         self, lines: Sequence[tuple[int, int]], tries: dict[int, Sequence[Any]]
     ) -> dict[int, Array]:
         """Which of the values work that are tried in some of the lines, by the line's number."""
-        which = np.repeat(list(tries), [len(values) for values in tries.values()]).astype(int)
+        counts = [len(values) for values in tries.values()]
+        which = np.repeat(list(tries), counts).astype(int)
         values = [value for some in tries.values() for value in some]
         works = np.zeros(len(values), dtype=bool)
         for start in range(0, len(values), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             works[some] = self._accepts(np.array(lines)[which[some]], values[some])
-        ends = np.cumsum([len(some) for some in tries.values()])
-        return dict(zip(tries, np.split(works, ends[:-1]), strict=True)) if tries else {}
+        parts = np.split(works, np.cumsum(counts)[:-1])
+        return dict(zip(tries, parts, strict=True)) if tries else {}
 
     def _accepts(self, lines: Array, values: Sequence[Any]) -> Array:
         """Whether rows keep the rules and have the target class, (rows,).
@@ -188,13 +188,14 @@ class RegionFinder:
         for place in np.unique(places).tolist():
             block, here = self._blocks[place], np.flatnonzero(places == place)
             told = [values[each] for each in here.tolist()]
-            _put(cells, block.places.start, here, told)
+            changed = {block.places.start: told}
             for link in self._links.get(block.feature.name, ()):
                 follower = self.model.schema.columns.index(link.derived)
-                _put(cells, follower, here, [link.values[each] for each in told])
-        rows, rules = answers.with_cells(cells), self.rules
-        if rules is not None and not isinstance(rules, Rules):
-            rules = [rules[each] for each in whose.tolist()]
+                changed[follower] = [link.values[each] for each in told]
+            for column, some in changed.items():
+                cells[column] = cells[column].copy()
+                cells[column][here] = some
+        rows, rules = answers.with_cells(cells), self._rules_of(whose.tolist())
         works = self.legal(queries, rows, rules, self.box.select(torch.from_numpy(whose)))
         if works.any():
             asked = np.flatnonzero(works)
@@ -221,9 +222,3 @@ def _listed(column: str, own: Any, before: Any, values: Sequence[Any]) -> Search
     found = {own, *(value for value, fine in zip(others, works, strict=True) if fine)}
     kept = tuple(value for value in values if value in found - {before})
     return Region(column, values=kept, stays=before in found)
-
-
-def _put(cells: list[Any], column: int, rows: Array, values: Sequence[Any]) -> None:
-    """Put other values into some rows of a column; the column is copied."""
-    cells[column] = cells[column].copy()
-    cells[column][rows] = values

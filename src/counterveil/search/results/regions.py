@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from counterveil.hints import either
 from counterveil.schema import Schema
 from counterveil.search.results.wording import Change
 
@@ -90,7 +91,7 @@ def in_words(schema: Schema, region: Region, change: Change, language: str = "en
     if region.told is None or region.low is None or region.high is None:
         others = [value for value in region.values if value != after]
         some = [quoted(text(value), language) for value in (after, *others[: MOST_NAMED - 1])]
-        return " ".join([", ".join(some[:-1]), words["or"], some[-1]]) if others else ""
+        return either(some, words["or"]) if others else ""
     if region.low == region.high:
         return ""
     low, high = region.told

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
+from counterveil.hints import either
 from counterveil.schema import Category, Schema
 
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
@@ -15,6 +16,22 @@ TOO_NOISY = "The veil is too noisy at this ε to compare the answer with other p
 NO_PAIRS = (
     "The veil does not know which values go together: "
     "look whether the changes fit the other values."
+)
+
+
+OF_IMAGES = (
+    "The effort is the mean change of a pixel, from 0 to 1.",
+    "The plausibility is the share of images of the class, as the veil knows them, that are less "
+    "usual than the answer.",
+    "The stability is how often the class is still seen when the image is turned, slanted, moved "
+    "or grained a little.",
+)
+OF_PEOPLE = (
+    "The effort adds up how far the changed numbers move among all people, in shares of them; any "
+    "other change counts 1.",
+    "The plausibility is the share of people of the class, as the veil knows them, who are less "
+    "usual than the answer.",
+    "The stability is the share of other models, made from the veil for comparison, that agree.",
 )
 
 
@@ -28,25 +45,18 @@ class DecidedBy(StrEnum):
     @property
     def asked(self) -> str:
         """The model that was asked, as a sentence names it."""
-        return {
-            DecidedBy.MODEL: "the model",
-            DecidedBy.PRIVATE_MODEL: "the private model",
-            DecidedBy.STAND_IN: "the veil's private model",
-        }[self]
+        return "the veil's private model" if self is DecidedBy.STAND_IN else f"the {self.value}"
 
     @property
     def meaning(self) -> str:
         """How far a found answer can be relied on, in one sentence."""
         return {
-            DecidedBy.MODEL: "The model itself was asked about every answer.",
-            DecidedBy.PRIVATE_MODEL: (
-                "The veil's private model is the one that decides: it was asked about every answer."
-            ),
-            DecidedBy.STAND_IN: (
-                "The target model was not asked: the veil's private model stands in for it, "
-                "and answers are expected to carry over."
-            ),
-        }[self]
+            "model": "The model itself was asked about every answer.",
+            "private model": "The veil's private model is the one that decides: it was asked about "
+            "every answer.",
+            "stand-in": "The target model was not asked: the veil's private model stands in for "
+            "it, and answers are expected to carry over.",
+        }[self.value]
 
     @property
     def verb(self) -> str:
@@ -55,8 +65,9 @@ class DecidedBy(StrEnum):
 
     def says(self, now: Category) -> str:
         """A sentence on what is decided now, and a space; "" where that is not known."""
-        known = self is not DecidedBy.STAND_IN
-        return f"{self.asked.capitalize()} {self.verb}s {now}. " if known else ""
+        if self is DecidedBy.STAND_IN:
+            return ""
+        return f"{self.asked.capitalize()} {self.verb}s {now}. "
 
 
 def show(value: Any, digits: int = 4) -> str:
@@ -119,7 +130,7 @@ def _listed(schema: Schema, changes: Sequence[Change], each: str, counted: str) 
     parts = [each.format(name=name, was=_quoted(was), to=_quoted(to)) for name, was, to in shown]
     if len(changes) > len(shown):
         parts.append(f"{len(changes) - len(shown)} of {len(pixels)} {counted}")
-    return _together(parts, "and")
+    return either(parts, "and")
 
 
 def _quoted(text: str) -> str:
@@ -142,7 +153,7 @@ def compared(schema: Schema, change: Change, share: float | None) -> str:
 
 def people_with(goal: Category, told: Sequence[str]) -> str:
     """What is told of the people of the target class, which people call `goal`."""
-    return f"Of people whose decision is “{goal}”, {_together(told, 'and')}."
+    return f"Of people whose decision is “{goal}”, {either(told, 'and')}."
 
 
 def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
@@ -153,14 +164,9 @@ def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
         there = range(int(value), int(high) + 1) if rises else range(int(low), int(value) + 1)
         if any(each in there for each, _ in feature.value_names):
             names = [_quoted(show(feature.shown_value(v))) for v in there[: MOST_NAMED + 1]]
-            return _together(names, "or") if len(names) <= MOST_NAMED else ""
+            return either(names) if len(names) <= MOST_NAMED else ""
     end, more = (high, "or more") if rises else (low, "or less")
     return _in_full(value, 4) if value == end else f"{_in_full(value, 4)} {more}"
-
-
-def _together(parts: Sequence[str], last: str) -> str:
-    """Parts in a list with commas and, before the last one, an "and" or "or"."""
-    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def agreement(share: float) -> str:
@@ -182,26 +188,8 @@ def meanings(schema: Schema, *, with_quality: bool) -> tuple[str, ...]:
         "The probability is that of the other decision, with these changes.",
         "The distance is L2, every encoded number between 0 and 1.",
     )
-    if not with_quality:
-        return always
-    if schema.family == "image":
-        return (
-            *always,
-            "The effort is the mean change of a pixel, from 0 to 1.",
-            "The plausibility is the share of images of the class, as the veil knows them, that "
-            "are less usual than the answer.",
-            "The stability is how often the class is still seen when the image is turned, slanted, "
-            "moved or grained a little.",
-        )
-    return (
-        *always,
-        "The effort adds up how far the changed numbers move among all people, in shares of "
-        "them; any other change counts 1.",
-        "The plausibility is the share of people of the class, as the veil knows them, who are "
-        "less usual than the answer.",
-        "The stability is the share of other models, made from the veil for comparison, that "
-        "agree.",
-    )
+    of_quality = OF_IMAGES if schema.family == "image" else OF_PEOPLE
+    return (*always, *of_quality) if with_quality else always
 
 
 def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
@@ -212,7 +200,6 @@ def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
 
 
 def pixel_columns(schema: Schema) -> set[str]:
-    """The columns that are pixels of an image."""
     return {column for image in schema.images for column in image.columns}
 
 
