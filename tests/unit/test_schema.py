@@ -128,20 +128,6 @@ def test_links_that_contradict_the_schema(links, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [[[[1], "a"]], [[{}, "a"]], [[None, 1]], [1], {"a": [1]}, "x"])
-def test_link_values_that_are_none(values):
-    content = {
-        "label": {"name": "y", "classes": [0, 1]},
-        "features": [
-            {"kind": "categorical", "name": "c", "categories": ["a", "b"]},
-            {"kind": "binary", "name": "d"},
-        ],
-        "links": [{"source": "c", "derived": "d", "values": values}],
-    }
-    with pytest.raises(SchemaError):
-        Schema.from_json(json.dumps(content))
-
-
 def test_levels_of_pixels_are_bounded():
     Pixels(name="p", height=2, breadth=2, levels=65535)
     with pytest.raises(SchemaError, match="levels"):

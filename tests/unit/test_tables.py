@@ -11,13 +11,6 @@ CODES = Schema(
 )
 
 
-def test_csv_and_parquet_read_the_same(rows, tmp_path):
-    rows.to_csv(tmp_path / "t.csv", index=False)
-    rows.to_parquet(tmp_path / "t.parquet")
-    assert list(read_table(tmp_path / "t.csv").columns) == list(rows.columns)
-    assert len(read_table(tmp_path / "t.parquet")) == len(rows)
-
-
 def test_text_codes_stay_text(tmp_path):
     (tmp_path / "t.csv").write_text("code,y\n007,1\n7,0\n")
     assert read_table(tmp_path / "t.csv", CODES).code.tolist() == ["007", "7"]
