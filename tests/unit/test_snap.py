@@ -87,25 +87,3 @@ def test_a_derived_feature_may_come_before_its_source():
     changed = snap.changed_features(rows, queries)
     assert changed.tolist() == [[False, False, True]]
     assert snap.columns_of_features(changed).tolist() == [[True, False, True, True]]
-
-
-def test_a_number_by_itself_is_snapped_as_in_its_row(schema):
-    encoding, snap = Encoding(schema), Snap(Encoding(schema))
-    queries = encoding.encode(random_rows(schema, 200, seed=3).drop(columns="loan"))
-    box = box_around(encoding, queries)
-    legal = snap(torch.as_tensor(queries).float(), box)
-    flags = [block.missing_flag for block in encoding.blocks if block.missing_flag is not None]
-    generator = torch.Generator().manual_seed(0)
-    for column in snap.is_number.nonzero()[:, 0]:
-        there = torch.ones(len(legal), dtype=torch.bool)
-        if int(column) + 1 in flags:
-            there = legal[:, column + 1] < 0.5
-        values = 3 * torch.rand(len(legal), generator=generator) - 1
-        points = legal.clone()
-        points[:, column] = values
-        whole = snap(points, box)
-        there &= ~box.stays[:, column] | (whole != box.queries)[:, column]  # it moves
-        alone = snap.numbers(values, column, box.lower[:, column], box.upper[:, column])
-        assert torch.equal(whole[there, column], alone[there])
-        others = torch.arange(legal.shape[1]) != column
-        assert torch.equal(whole[there][:, others], legal[there][:, others])

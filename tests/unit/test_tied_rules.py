@@ -7,16 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns.exhaustive import every_value
 from campaigns.random_rules import draw_record, draw_rules, draw_schema, frame_of
 from campaigns.rule_judge import NO_RULES, violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
+from worlds import rules_that_fit
 
 from counterveil import Explainer, Rules
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
+from counterveil.schema import Categorical, Label, Link, Numeric, Pixels, Schema
 from counterveil.schema.columns import arrays_of
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.decoding import Given, decode_answers
@@ -30,90 +32,41 @@ LABEL = Label(name="y", classes=(0, 1))
 # --- Ties against brute force, on tiny domains ---
 
 
-def tiny_schema(dice):
-    features = []
-    for place in range(dice.randint(2, 3)):
-        low = dice.randint(0, 2)
-        features.append(
-            Numeric(
-                name=f"n{place}",
-                lower=low,
-                upper=low + dice.randint(2, 5),
-                integer=True,
-                missing=dice.random() < 0.3,
-                direction=dice.choice(("any", "any", "increase", "decrease")),
-            )
-        )
-    if dice.random() < 0.7:
-        missing = dice.random() < 0.3
-        category = Categorical(name="c", categories=("x", "y", "z"), missing=missing)
-        features.append(dice.choice((Binary(name="b"), category)))
-    return Schema(features=tuple(features), label=LABEL)
+RULES = ("immutable", "direction", "allowed", "steps", "relations", "together", "only_one",
+         "transitions")  # fmt: skip
 
 
-def tiny_rules(schema, dice):
-    features, names = schema.features, [feature.name for feature in schema.features]
-    numbers = [feature.name for feature in features if feature.is_one_number]
-    rules = {
-        "immutable": [name for name in names if dice.random() < 0.15],
-        "direction": {},
-        "allowed": {
-            each.name: [dice.randint(int(each.lower), int(each.upper)), int(each.upper)]
-            for each in features
-            if each.name in numbers and dice.random() < 0.3
-        },
-        "steps": {name: dice.choice((2, 3)) for name in numbers if dice.random() < 0.3},
-        "relations": [
-            [one, dice.choice(("<=", "<=", "==")), two, *dice.choice(([], [-1], [1], [2]))]
-            for one, two in (dice.sample(numbers, 2) for _ in range(dice.randint(0, 3)))
-        ],
-        "together": [dice.sample(names, dice.randint(2, len(names)))]
-        if dice.random() < 0.6
-        else [],
-        "only_one": [dice.sample(names, 2) for _ in range(dice.choice((0, 0, 0, 1, 2)))],
-        "transitions": {
-            each.name: [dice.choices(each.values, k=2) for _ in range(dice.randint(0, 3))]
-            for each in features
-            if each.values and dice.random() < 0.4
-        },
-    }
-    query = {feature.name: dice.choice(values_of(feature, True)) for feature in features}
-    return rules, query
+def small_world(dice):
+    """A schema of few rows, a query, and rules as JSON has them."""
+    while (schema := draw_schema(dice, small=True)).links:
+        continue
+    return schema, draw_record(schema, dice), rules_that_fit(schema, dice, RULES)
 
 
-def values_of(feature, missing):
-    known = feature.values or range(int(feature.lower), int(feature.upper) + 1)
-    return [*known] + [None] * (missing and feature.missing)
-
-
-def every_row(schema, query, name=None, value=None):
-    """All rows of a tiny schema that make nothing unknown; with one value given."""
-    lists = [
-        [value] if feature.name == name else values_of(feature, query[feature.name] is None)
-        for feature in schema.features
-    ]
+def every_row(schema, query, **fixed):
+    """All rows of a small schema that make nothing unknown; with one value given."""
     names = [feature.name for feature in schema.features]
+    lists = [
+        [fixed[each.name]] if each.name in fixed
+        else every_value(each) + [None] * (query[each.name] is None)
+        for each in schema.features
+    ]  # fmt: skip
     return (dict(zip(names, values, strict=True)) for values in itertools.product(*lists))
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(4))
 def test_whatever_is_possible_is_found(part):
     """Rows are settled if any row keeps the rules; and what is pinned stays, if that can be."""
     settled = 0
-    for seed in range(part * 30, part * 30 + 30):
+    for seed in range(part * 50, part * 50 + 50):
         dice = random.Random(seed)
-        schema = tiny_schema(dice)
-        content, query = tiny_rules(schema, dice)
-        try:
-            rules = Rules.of_mapping(content)
-            rules.tighten(schema)
-        except RequestError:
-            continue
+        schema, query, content = small_world(dice)
+        rules = Rules.of_mapping(content)
         encoding, snap = Encoding(schema), Snap(Encoding(schema))
         points = encoding.encode(frame_of(schema, [query]))
         box, own = box_around(encoding, points, rules), torch.tensor(points).float()
         block = dice.choice(encoding.blocks)
-        value = dice.choice(values_of(block.feature, False))
+        value = dice.choice(every_value(block.feature))
         pinned = torch.zeros_like(own, dtype=torch.bool)
         pinned[:, block.at] = True
         moved = own.clone()
@@ -126,13 +79,11 @@ def test_whatever_is_possible_is_found(part):
             kept = not violations(schema, content, query, row)
             assert bool(box.ties_held(rows)) == kept, (seed, query, row, content)
             if not kept:
-                others = (
-                    violations(schema, content, query, other) for other in every_row(schema, query)
-                )
-                assert all(others), (seed, query, row, content)
+                others = every_row(schema, query)
+                assert all(violations(schema, content, query, each) for each in others), seed
             settled += kept
         if value != query[block.feature.name]:
-            rows = every_row(schema, query, block.feature.name, value)
+            rows = every_row(schema, query, **{block.feature.name: value})
             if not all(violations(schema, content, query, other) for other in rows):
                 assert row[block.feature.name] == value, (seed, query, row, content)
     assert settled > 20
@@ -140,17 +91,11 @@ def test_whatever_is_possible_is_found(part):
 
 def test_rows_are_settled_alike_alone_and_beside_others():
     """Whatever rules the others have."""
-    dice, compared = random.Random(5), 0
+    dice = random.Random(5)
     for seed in range(8):
-        schema, rules, queries = tiny_schema(dice), [], []
-        for _ in range(30):
-            content, query = tiny_rules(schema, dice)
-            try:
-                rules.append(Rules.of_mapping(content))
-                rules[-1].tighten(schema)
-                queries.append(query)
-            except RequestError:
-                del rules[len(queries) :]
+        schema, *_ = small_world(dice)
+        queries = [draw_record(schema, dice) for _ in range(30)]
+        rules = [Rules.of_mapping(rules_that_fit(schema, dice, RULES)) for _ in queries]
         encoding, snap = Encoding(schema), Snap(Encoding(schema))
         points = encoding.encode(frame_of(schema, queries))
         wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(seed))
@@ -159,8 +104,6 @@ def test_rows_are_settled_alike_alone_and_beside_others():
             part = slice(number, number + 1)
             alone = box_around(encoding, points[part], each)
             assert torch.equal(snap(wild[part], alone, wild[part] > 0.8), together[part]), number
-            compared += 1
-    assert compared > 60
 
 
 # --- Steps ---
@@ -214,49 +157,13 @@ def test_a_step_is_measured_from_zero_and_the_own_value_may_stay():
 # --- Relations in original units ---
 
 
-def far_apart(names, rows, seconds, **second):
-    """A schema of three numbers of very different ranges, and queries.
-
-    `seconds`: the cells of the second number; `second`: what else is said of it.
-    """
-    ends, rng = ((0, 7), (-3, 1000), (0, 3_000_000)), np.random.default_rng(0)
-    features = [
-        Numeric(name=name, lower=low, upper=high, **(second if place == 1 else {}))
-        for place, (name, (low, high)) in enumerate(zip(names, ends, strict=True))
-    ]
-    cells = rng.uniform(0, 7, rows), seconds(rng), rng.uniform(0, 3_000_000, rows)
-    return Schema(features=tuple(features), label=LABEL), pd.DataFrame(
-        dict(zip(names, cells, strict=True))
-    )
-
-
-def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
-    schema, queries = far_apart(
-        ["a", "b", "c"],
-        40,
-        lambda rng: np.where(rng.random(40) < 0.4, np.nan, rng.uniform(-3, 1000, 40)),
-        missing=True,
-    )
-    encoding = Encoding(schema)
-    rules = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")])
-    points = encoding.encode(queries)
-    box, snap = box_around(encoding, points, rules), Snap(encoding)
-    wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(1))
-    wild[:, 2] = torch.tensor(points[:, 2]).float()  # what is missing stays missing
-    found = snap(wild, box)
-    assert box.ties_held(found).all()
-    answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
-    known = answers["b"].notna()
-    assert (answers["a"] == answers["b"])[known].all()
-    assert (answers["b"] <= answers["c"])[known].all()
-    assert known.sum() > 10
-    assert (answers["b"].isna() == queries["b"].isna()).all()
-
-
 def test_offsets_are_in_original_units_and_hold_exactly():
-    schema, queries = far_apart(
-        ["net pay", "net", "net-2"], 60, lambda rng: rng.integers(-3, 1001, 60), integer=True
-    )
+    rng, ends = np.random.default_rng(0), {"net pay": 7, "net": 1000, "net-2": 3_000_000}
+    features = [
+        Numeric(name=name, lower=-3, upper=top, integer=top == 1000) for name, top in ends.items()
+    ]
+    schema = Schema(features=tuple(features), label=LABEL)
+    queries = pd.DataFrame({name: rng.integers(-3, top + 1, 60) for name, top in ends.items()})
     encoding = Encoding(schema)
     rules = Rules(relations=["net pay == net + 0.1", "net-2 <= net-2000", ("net", "<=", "net-2")])
     assert [str(each) for each in rules.relations_of(schema)] == [
@@ -274,7 +181,7 @@ def test_offsets_are_in_original_units_and_hold_exactly():
     answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
     np.testing.assert_allclose(answers["net pay"], answers["net"] + 0.1, rtol=1e-14)
     assert (answers["net-2"] <= answers["net pay"] + 2.25 + 1e-12).all()
-    assert (answers["net pay"].map(lambda pay: len(str(pay))) == 3).all()  # 4.1, no float noise
+    assert (answers["net pay"].map(lambda pay: len(str(abs(pay)))) == 3).all()  # 4.1
     changed = np.ones((60, 3), dtype=bool)
     cells = [[frame[name].to_numpy() for name in frame] for frame in (queries, answers)]
     assert Given(encoding, *cells, changed).keep(rules).all()
@@ -364,13 +271,19 @@ def stays(schema, **rules):
     return {feature.name for feature in Rules(**rules).tighten(schema) if feature.immutable}
 
 
-def test_only_what_may_change_changes():
+def test_rules_only_tighten_the_schema():
     schema = linked_schema()
     assert stays(schema, may_change=["income"]) == {"education", "years", "bonus", "p"}
     assert stays(schema, may_change=["education"]) == {"income", "bonus", "p"}
     assert stays(schema, may_change=["years", "income"]) == {"bonus", "p"}
     rules = Rules(may_change=["years", "income"], immutable=["income"])
     assert rules.held(schema) == {"income", "bonus", "p"}
+    schema = stepped_schema()
+    assert Rules(steps={"credit": 1000}).tighten(schema)[0].step == 1000
+    with pytest.raises(RequestError, match="the schema has steps of 500; use a multiple of that"):
+        Rules(steps={"credit": 750}).tighten(schema)
+    with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
+        Rules(steps={"months": 1.5}).tighten(schema)
 
 
 @pytest.mark.parametrize(
@@ -429,15 +342,6 @@ def test_rules_that_contradict_are_refused_in_one_line(content, words):
     with pytest.raises(RequestError, match=words) as caught:
         Rules.of_mapping(content).tighten(linked_schema())
     assert "\n" not in str(caught.value)
-
-
-def test_a_step_of_the_schema_is_only_made_coarser():
-    schema = stepped_schema()
-    assert Rules(steps={"credit": 1000}).tighten(schema)[0].step == 1000
-    with pytest.raises(RequestError, match="the schema has steps of 500; use a multiple of that"):
-        Rules(steps={"credit": 750}).tighten(schema)
-    with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
-        Rules(steps={"months": 1.5}).tighten(schema)
 
 
 # --- Answers ---
