@@ -56,7 +56,7 @@ def table_of(feature, points):
 
 
 @each_kind
-def test_rows_survive_and_illegal_cells_do_not(feature):
+def test_rows_and_values_survive_and_illegal_cells_do_not(feature):
     points = legal_points(feature)
     frame = table_of(feature, points)
     np.testing.assert_allclose(encoded(feature, arrays_of(frame)), points, atol=1e-12)
@@ -69,10 +69,6 @@ def test_rows_survive_and_illegal_cells_do_not(feature):
     with pytest.raises(BadCellError) as caught:
         encoded(feature, arrays_of(wrong))
     assert (caught.value.rows, caught.value.column) == ([7], feature.columns[0])
-
-
-@each_kind
-def test_values_are_encoded_as_in_a_table(feature):
     for value in feature.values or ((2.0, 3.0) if feature.kind == "numeric" else ()):
         column = pd.Series([value], dtype=object if isinstance(value, str) else None)
         table = encoded(feature, arrays_of(pd.DataFrame({feature.name: column})))
