@@ -179,6 +179,17 @@ def test_a_budget_of_the_same_kind_is_added():
     assert made.delta == pytest.approx(1.1e-6)
     assert "declared ε = 0.2, δ = 1e-07 for one record" in made.accesses[-1].sensitivity
     assert "whether the target model's declared budget is true" in made.exclusions
+    with pytest.raises(TypeError):
+        ModelBudget(1.0)
+    with pytest.raises(RequestError, match="unit='record' or 'person'"):
+        promise(0.5, 0.0).composed_with(Budget(1.0))
+    for wrong in ({**RECORD, "unit": "row"}, {**RECORD, "relation": "replace"}):
+        with pytest.raises(RequestError, match="must be '"):
+            ModelBudget(1.0, **wrong)
+    with pytest.raises(RequestError, match="finite"):
+        ModelBudget(math.inf, **RECORD)
+    with pytest.raises(BudgetError):
+        ModelBudget(1.0, 1.0, **RECORD)
 
 
 def test_add_remove_is_two_steps():
@@ -212,20 +223,6 @@ def test_sums_that_promise_nothing_are_refused():
             veil.composed_with(ModelBudget(epsilon, delta, unit="record", relation="add-remove"))
     with pytest.raises(BudgetError, match="delta of 1 or more"):
         promise(1e308, 0.0).composed_with(ModelBudget(1e308, **RECORD))
-
-
-def test_a_budget_without_unit_and_relation_is_refused():
-    with pytest.raises(TypeError):
-        ModelBudget(1.0)
-    with pytest.raises(RequestError, match="unit='record' or 'person'"):
-        promise(0.5, 0.0).composed_with(Budget(1.0))
-    for wrong in ({**RECORD, "unit": "row"}, {**RECORD, "relation": "replace"}):
-        with pytest.raises(RequestError, match="must be '"):
-            ModelBudget(1.0, **wrong)
-    with pytest.raises(RequestError, match="finite"):
-        ModelBudget(math.inf, **RECORD)
-    with pytest.raises(BudgetError):
-        ModelBudget(1.0, 1.0, **RECORD)
 
 
 @pytest.mark.parametrize(
