@@ -9,10 +9,9 @@ import pytest
 
 import counterveil
 from counterveil.encoding import Encoding
-from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.schema.columns import BadCellError, arrays_of
-from counterveil.schema.kind import Mark, Rule
+from counterveil.schema.kind import Mark
 
 FEATURES = (
     Numeric(name="n", lower=-2, upper=3),
@@ -92,50 +91,6 @@ def test_bounds_contain_exactly_what_answers_may_be(feature):
             known = value is not None and not pd.isna(value)
             assert is_inside == (known and feature.allows(value))
     assert (Mark.CLOSED in marks) <= (feature.missing or not all(upper))
-
-
-@each_kind
-def test_rules_only_ever_tighten(feature):
-    fixed = feature.tightened(Rule(immutable=True))
-    assert fixed.immutable
-    assert feature.tightened(Rule()) == feature
-    before = feature.bounds()
-    allowed = (2, 3) if feature.kind == "numeric" else (feature.values or ())[1:2]
-    if allowed:
-        after = feature.tightened(Rule(allowed=allowed)).bounds()
-        assert (np.array(after.lower) >= before.lower).all()
-        assert (np.array(after.upper) <= before.upper).all()
-    else:
-        with pytest.raises(RequestError, match="they can only be immutable"):
-            feature.tightened(Rule(allowed=(1, 2)))
-    if not feature.ordered:
-        with pytest.raises(RequestError, match="direction"):
-            feature.tightened(Rule(direction="increase"))
-    elif feature.direction != "any":
-        opposite = "decrease" if feature.direction == "increase" else "increase"
-        assert feature.tightened(Rule(direction=opposite)).immutable
-    else:
-        assert feature.tightened(Rule(direction="increase")).direction == "increase"
-
-
-@pytest.mark.parametrize("bins", [2, 5, 40])
-@each_kind
-def test_every_row_has_a_cell_and_every_cell_a_legal_row(feature, bins):
-    if feature.kind == "pixels":
-        return
-    cells = feature.cells(bins)
-    codes = cells.codes(legal_points(feature))
-    assert ((codes >= 0) & (codes < cells.count)).all()
-    everywhere = np.arange(cells.count)
-    points = cells.points(everywhere, np.random.default_rng(0))
-    assert points.shape == (cells.count, feature.width)
-    assert (cells.codes(points) == everywhere).all()
-    np.testing.assert_allclose(
-        encoded(feature, arrays_of(table_of(feature, points))), points, atol=1e-9
-    )
-    coarse = cells.merged(3)
-    assert len(coarse) == cells.count
-    assert (np.diff(coarse) >= 0).all()
 
 
 def test_nobody_else_asks_which_kind_a_feature_is():

@@ -51,24 +51,6 @@ def test_tied_weights_are_one_matrix_for_both_ways():
     assert torch.allclose(usual(rows), back, atol=1e-6)
 
 
-@pytest.mark.parametrize("reading", ["tied", "signed"])
-def test_other_readings_learn_the_rows_too(reading):
-    schema = Schema(
-        name="bits",
-        features=tuple(Binary(name=f"b{number}") for number in range(6)),
-        label=Label(name="class", classes=(0, 1)),
-    )
-    dice = np.random.default_rng(0)
-    kinds = dice.integers(0, 2, 400)
-    bits = np.where(kinds[:, None] == 1, [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1])
-    frame = pd.DataFrame(bits, columns=schema.columns).assign(**{"class": kinds})
-    table, device = PrivateTable(frame, schema), torch.device("cpu")
-    short = Architecture((6, 4), epochs=60, batch=32, **{reading: True})
-    made, _ = paper.build_prototypes(table, Budget(math.inf), short, seed=0, device=device)
-    rows = torch.as_tensor(bits, dtype=torch.float32)
-    assert float((made(rows) - rows).square().mean()) < 0.15  # answering the mean: 0.25
-
-
 @pytest.mark.parametrize("family", ["mixed", "image", "binary"])
 @pytest.mark.parametrize("epsilon", [0.025, 0.75])
 def test_scale_is_four_times_widest_plus_one_over_epsilon(family, epsilon):

@@ -73,6 +73,7 @@ def test_no_byte_of_a_file_comes_from_elsewhere(made):
     assert Veil(veil.schema, *parts).to_bytes() == made.read_bytes()
 
 
+@pytest.mark.long
 def test_so_do_bits_and_images(digits_veil):
     schema, rows = bits(300)
     veil = Curator(schema).release(rows, 3.0, training=SHORT, progress=False)
