@@ -691,7 +691,7 @@ def test_a_damaged_ledger_forgets_no_charge(long_ledger, tmp_path):
     subject = replace(RECORDS, units=600)
     ledger = Ledger(tmp_path / "ledger.db", timeout_s=1)
     refused = 0
-    for seed in range(int(os.environ.get("COUNTERVEIL_DAMAGES", "300"))):
+    for seed in range(int(os.environ.get("COUNTERVEIL_DAMAGES", "150"))):
         for beside in tmp_path.iterdir():
             beside.unlink()
         ledger.path.write_bytes(damaged(whole, Random(seed)))

@@ -48,7 +48,7 @@ def world_of(number):
 WORLDS = st.integers(0, 10**6).map(world_of)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(world=WORLDS, seed=st.integers(0, 10**6))
 def test_no_rule_is_ever_broken(world, seed):
     schema, contents, queries = world
@@ -65,7 +65,7 @@ def test_no_rule_is_ever_broken(world, seed):
         assert violations(schema, content, before, after) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(world=WORLDS)
 def test_a_query_may_always_stay(world):
     schema, contents, queries = world

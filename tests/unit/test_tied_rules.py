@@ -217,7 +217,7 @@ def test_rules_with_other_offsets_are_others():
     assert hash(same) == hash(Rules(transitions={"m": [("y", "n")]}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_rows_that_hold_keep_the_rules_when_they_are_given_out(seed):
     """And who has no reason to move may stay, whatever is allowed."""

@@ -471,19 +471,18 @@ def test_members_that_are_written_otherwise_are_refused(tiny, load):
 
 def huge(members, kind):
     """The members with far too much of something."""
-    accesses, schema = (json.loads(members[f"{name}.json"]) for name in ("statement", "schema"))
-    bits = [{"kind": "binary", "name": f"b{number}"} for number in range(700_000)]
     told = {
         "reasons": {"reasons": ["x"] * 100_000}, "letters": {"reasons": ["x" * 900_000]},
-        "accesses": {"accesses": accesses["accesses"] * 1000},
+        "accesses": {"accesses": json.loads(members["statement.json"])["accesses"] * 1000},
     }  # fmt: skip
     if kind in told:
         return _statement(members, _set(**told[kind]))
     if kind == "bytes":
         name = "weights.safetensors"
         return {**members, name: bytes(MEMBER_LIMITS[name] // 64)}
-    few = bits[: MOST_FEATURES + 1] if kind == "features" else bits
-    text = json.dumps({**schema, "features": few}).encode()
+    count = MOST_FEATURES + 1 if kind == "features" else 700_000
+    bits = [{"kind": "binary", "name": f"b{number}"} for number in range(count)]
+    text = json.dumps({**json.loads(members["schema.json"]), "features": bits}).encode()
     return _with_digest(members, "schema.json", text)
 
 
