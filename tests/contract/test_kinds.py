@@ -9,6 +9,7 @@ import pytest
 
 import counterveil
 from counterveil.encoding import Encoding
+from counterveil.errors import RequestError, SchemaError
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.schema.columns import BadCellError, arrays_of
 from counterveil.schema.kind import Mark
@@ -68,6 +69,11 @@ def test_rows_and_values_survive_and_illegal_cells_do_not(feature):
     with pytest.raises(BadCellError) as caught:
         encoded(feature, arrays_of(wrong))
     assert (caught.value.rows, caught.value.column) == ([7], feature.columns[0])
+    if feature.kind == "pixels":
+        with pytest.raises(SchemaError, match="no single value"):
+            feature.encode_value(1)
+        with pytest.raises(RequestError, match="no grid"):
+            feature.cells(8)
     for value in feature.values or ((2.0, 3.0) if feature.kind == "numeric" else ()):
         column = pd.Series([value], dtype=object if isinstance(value, str) else None)
         table = encoded(feature, arrays_of(pd.DataFrame({feature.name: column})))

@@ -92,6 +92,25 @@ def test_a_query_may_always_stay(world):
     torch.testing.assert_close(torch.cat([each.upper for each in alone]), box.upper)
 
 
+@settings(max_examples=40, deadline=None)
+@given(world=WORLDS, seed=st.integers(0, 10**6))
+def test_every_move_of_a_repair_keeps_the_rules(world, seed):
+    schema, contents, queries = world
+    encoding, rules = Encoding(schema), [Rules.of_mapping(each) for each in contents]
+    points = encoding.encode(queries)
+    box, snap = box_around(encoding, points, rules), Snap(encoding)
+    rows = snap(torch.tensor(points).float(), box)
+    gradient = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+    moved = torch.zeros_like(rows, dtype=torch.bool)
+    for _ in range(5):
+        before, (after, moved) = moved, snap.best_move(rows, gradient, box, moved, 0.25)
+        assert (before <= moved).all()
+        assert not snap.broken(after, box).any()
+        uphill = (((after - rows) * gradient).sum(dim=1) >= -1e-5).all()
+        assert uphill or box.ties is not None  # to the next multiple of a step may be back
+        rows = after
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

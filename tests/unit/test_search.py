@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from rows import random_rows
@@ -102,6 +104,15 @@ def test_repair_reaches_the_target_by_single_moves(model, schema, batch):
     decided = guide.ask(Rows.of_points(mended, guide.encoding)).argmax(dim=1)
     assert (decided == batch.targets).float().mean() > 0.9
     assert torch.equal(repair(batch, steps=0), snap(batch.queries, batch.box))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_repair_changes_no_more_features_than_it_may(model, schema, batch, most):
+    snap, guide = Snap(Encoding(schema)), Question(adapt(model, schema))
+    limited = replace(batch, max_changes=torch.full((len(batch),), most))
+    mended = GreedyRepair(guide, guide, snap)(limited, beyond=9.0)
+    start = snap(batch.queries, batch.box)
+    assert int(snap.changed_features(mended, start).sum(dim=1).max()) == most
 
 
 def test_a_misleading_student_is_corrected_by_the_model(model, schema, batch):

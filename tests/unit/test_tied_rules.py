@@ -157,6 +157,29 @@ def test_a_step_is_measured_from_zero_and_the_own_value_may_stay():
 # --- Relations in original units ---
 
 
+def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
+    rng, ends = np.random.default_rng(0), {"a": 7, "b": 1000, "c": 3_000_000}
+    features = [
+        Numeric(name=name, lower=0, upper=top, missing=name == "b") for name, top in ends.items()
+    ]
+    schema = Schema(features=tuple(features), label=LABEL)
+    queries = pd.DataFrame({name: rng.uniform(0, top, 40) for name, top in ends.items()})
+    queries["b"] = queries["b"].mask(rng.random(40) < 0.4)
+    encoding, snap = Encoding(schema), Snap(Encoding(schema))
+    rules, points = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")]), encoding.encode(queries)
+    box = box_around(encoding, points, rules)
+    wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(1))
+    wild[:, 2] = torch.tensor(points[:, 2]).float()  # what is missing stays missing
+    found = snap(wild, box)
+    assert box.ties_held(found).all()
+    answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
+    known = answers["b"].notna()
+    assert (answers["a"] == answers["b"])[known].all()
+    assert (answers["b"] <= answers["c"])[known].all()
+    assert known.sum() > 10
+    assert (answers["b"].isna() == queries["b"].isna()).all()
+
+
 def test_offsets_are_in_original_units_and_hold_exactly():
     rng, ends = np.random.default_rng(0), {"net pay": 7, "net": 1000, "net-2": 3_000_000}
     features = [
@@ -284,6 +307,19 @@ def test_rules_only_tighten_the_schema():
         Rules(steps={"credit": 750}).tighten(schema)
     with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
         Rules(steps={"months": 1.5}).tighten(schema)
+
+
+def test_a_group_is_given_back_as_a_whole():
+    schema = linked_schema()
+    encoding = Encoding(schema)
+    rows = {"education": ["ba", "ba"], "years": [13, 13], "income": [1.0, 2.0], "bonus": [3.0, 4.0]}
+    points = encoding.encode(pd.DataFrame({**rows, "p0": [0, 0], "p1": [0, 0]}))
+    rules = [Rules(together=[["education", "bonus"]]), Rules(together=[["income", "bonus"]])]
+    box = box_around(encoding, points, rules)
+    columns = torch.zeros(points.shape, dtype=torch.bool)
+    columns[:, 5] = True  # bonus
+    given_back = box.with_groups(columns).int().tolist()
+    assert given_back == [[1, 1, 1, 1, 0, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
 
 
 @pytest.mark.parametrize(
