@@ -19,10 +19,12 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import BudgetError, DataError, RequestError
 from counterveil.models import CallableModel
+from counterveil.population import population_of
 from counterveil.privacy import Budget, ModelBudget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.schema import Binary, Label, Pixels, Schema
+from counterveil.veil import Veil
 
 
 def release(schema, data, epsilon=1.0, **options):
@@ -177,6 +179,22 @@ def tables_of_every_family(schema, rows):
         frame = pd.DataFrame(rng.integers(0, top, (90, other.width)), columns=other.columns)
         frame["y"] = np.array(["a", "b", "c"])[np.arange(90) % 3]
         yield other, frame
+
+
+def test_the_veil_carries_the_record_and_rebuilds_the_population(schema, rows, tmp_path):
+    for one, frame in tables_of_every_family(schema, rows):
+        veil = Curator(one).release(frame, 5.0, order=2, epochs=1, progress=False)
+        assert veil.record.accesses == veil.statement.accesses
+        veil.save(tmp_path / "a.veil")
+        again = Veil.load(tmp_path / "a.veil")
+        before, after = (
+            population_of(each.schema, each.record).sample(200, np.random.default_rng(1))
+            for each in (veil, again)
+        )
+        for mine, yours in zip(before, after, strict=True):
+            np.testing.assert_array_equal(mine, yours)
+        points, _ = again.population().sample(200, np.random.default_rng(1))
+        np.testing.assert_array_equal(points, before[0])
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])
