@@ -43,13 +43,10 @@ settings.register_profile("no deadline", deadline=None)  # a busy machine is not
 settings.load_profile("no deadline")
 
 PACKAGE = Path(counterveil.__file__).parent
-# What cannot change a veil:
-AFTER_A_RELEASE = {
-    *("audit", "cli", "demo", "models", "pages", "private_model.py", "report", "search"),
-    *("service", "studio"),
-}
-
-
+AFTER_A_RELEASE = {  # what cannot change a veil
+    "audit", "cli", "demo", "models", "pages", "private_model.py", "report", "search", "service",
+    "studio",
+}  # fmt: skip
 ALONE = "COUNTERVEIL_TEST_ALONE"
 
 
@@ -82,24 +79,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """
     if not pyfuncitem.get_closest_marker("forks") or os.environ.get(ALONE):
         return None
-    options = [
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--rootdir",
-        str(pyfuncitem.config.rootpath),
-    ]
+    root = str(pyfuncitem.config.rootpath)
+    options = ["-n", "0", "-p", "no:cacheprovider", "-q", "--rootdir", root]
     command = [sys.executable, "-m", "pytest", *options, pyfuncitem.nodeid]
     alone = {**os.environ, ALONE: "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
     ended = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        env=alone,
-        cwd=pyfuncitem.config.rootpath,
+        command, check=False, capture_output=True, text=True, env=alone, cwd=root
     )
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
     return True
@@ -131,6 +116,12 @@ def schema() -> Schema:
 @pytest.fixture(scope="session")
 def rows(schema: Schema) -> pd.DataFrame:
     return random_rows(schema, 600)
+
+
+@pytest.fixture(scope="session")
+def frame(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without their label."""
+    return rows.drop(columns="loan")
 
 
 ReleaseOnce = Callable[..., Veil]

@@ -31,34 +31,24 @@ def test_public_modules_do_not_load_the_curator():
     assert not [name for name in private if name.startswith("counterveil.search")]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["--help"],
-        ["explain", "--help"],
-        ["ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", "2"],
-        ["ledger", "show", "ledger.db"],
-    ],
-)
-def test_commands_that_compute_nothing_load_nothing_heavy(command, tmp_path):
-    words = [str(tmp_path / "ledger.db") if each == "ledger.db" else each for each in command]
-    if command[:2] == ["ledger", "show"]:
-        Ledger(words[-1]).open_account("loans", Budget(2.0))
-    loaded = modules_after(
-        f"from counterveil.cli import main\ntry:\n    main({words!r})\n"
+def modules_of(*command):
+    """What is loaded after a command."""
+    return modules_after(
+        f"from counterveil.cli import main\ntry:\n    main({[*map(str, command)]!r})\n"
         "except SystemExit as done:\n    assert not done.code, done.code"
     )
-    assert "counterveil.cli" in loaded
-    assert not loaded & {"torch", "pandas", "numpy", "scipy", "sklearn", "pyarrow"}
 
 
-def test_inspect_loads_neither_torch_nor_pandas(veil, tmp_path):
+def test_commands_that_compute_nothing_load_nothing_heavy(veil, tmp_path):
     veil.save(tmp_path / "v.veil")
-    command = ["inspect", str(tmp_path / "v.veil")]
-    loaded = modules_after(
-        f"from counterveil.cli import main\ntry:\n    main({command!r})\n"
-        "except SystemExit as done:\n    assert not done.code, done.code"
-    )
+    Ledger(tmp_path / "l.db").open_account("loans", Budget(2.0))
+    opened = "ledger", "open", tmp_path / "l.db", "--dataset", "more", "--epsilon", 2
+    shown = "ledger", "show", tmp_path / "l.db"
+    for command in (["--help"], ["explain", "--help"], opened, shown):
+        loaded = modules_of(*command)
+        assert "counterveil.cli" in loaded
+        assert not loaded & {"torch", "pandas", "numpy", "scipy", "sklearn", "pyarrow"}
+    loaded = modules_of("inspect", tmp_path / "v.veil")
     assert "counterveil.veil_file" in loaded
     assert not loaded & {"torch", "pandas", "scipy", "counterveil.search"}
 
@@ -70,15 +60,11 @@ def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, 
     veil.save(tmp_path / "v.veil")
     save_exported(model, schema, tmp_path / "m.pt2")
     rows.head(3).to_csv(tmp_path / "q.csv", index=False)
-    explain = ["explain", "--veil", str(tmp_path / "v.veil"), "--model", str(tmp_path / "m.pt2"),
-               "--queries", str(tmp_path / "q.csv")]  # fmt: skip
-    predict = ["model", "predict", "--veil", str(tmp_path / "v.veil"),
-               "--rows", str(tmp_path / "q.csv"), "--out", str(tmp_path / "d.csv")]  # fmt: skip
-    for command in (["inspect", str(tmp_path / "v.veil")], explain, predict):
-        loaded = modules_after(
-            f"from counterveil.cli import main\ntry:\n    main({command!r})\n"
-            "except SystemExit as done:\n    assert not done.code, done.code"
-        )
+    of_veil, queries = ("--veil", tmp_path / "v.veil"), tmp_path / "q.csv"
+    explain = "explain", *of_veil, "--model", tmp_path / "m.pt2", "--queries", queries
+    predict = "model", "predict", *of_veil, "--rows", queries, "--out", tmp_path / "d.csv"
+    for command in (explain, predict):
+        loaded = modules_of(*command)
         assert "counterveil.veil_file" in loaded
         assert not [name for name in loaded if name.startswith("counterveil.curator")]
 

@@ -1,6 +1,8 @@
 """What the documentation names is there."""
 
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,15 @@ def test_every_test_that_the_table_of_breaks_names_is_there():
             pytest.fail(f"docs/breaks.md names {file.name}::{name}, which is not there")
         named += 1
     assert named > 50
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["audit.checks", "audit.concentrated", "audit.game", "audit.joint", "privacy.book",
+     "privacy.budget"],
+)  # fmt: skip
+def test_the_examples_in_docstrings_hold(name):
+    assert doctest.testmod(import_module(f"counterveil.{name}"))[0] == 0
 
 
 def test_the_reference_has_the_public_names():

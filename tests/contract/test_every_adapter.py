@@ -26,7 +26,15 @@ from torch import nn
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
-from counterveil.models import OnnxModel, TargetModel, TorchModel, adapt, load_model, save_exported
+from counterveil.models import (
+    EstimatorModel,
+    OnnxModel,
+    TargetModel,
+    TorchModel,
+    adapt,
+    load_model,
+    save_exported,
+)
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
 SCHEMA = Schema(
@@ -287,12 +295,21 @@ def test_verdicts_near_a_threshold_are_the_models_own(case):
     np.testing.assert_array_equal(answer.argmax(dim=1).numpy(), wanted)
 
 
-def test_a_row_alone_is_answered_as_in_a_batch(case):
+def test_a_row_alone_is_answered_as_in_a_batch_and_stays_as_it_is(case):
     frame = rows_of(case, 50)
     together = ask_frame(case.adapted, frame)
     for number in (0, 7, 49):
         alone = ask_frame(case.adapted, frame.iloc[[number]])
         torch.testing.assert_close(alone, together[[number]], atol=1e-6, rtol=1e-5)
+    frame = rows_of(case, 50)
+    points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
+    frame_before, points_before = frame.copy(deep=True), points.clone()
+    ask_frame(case.adapted, frame)
+    ask_points(case.adapted, points)
+    pd.testing.assert_frame_equal(frame, frame_before)
+    assert torch.equal(points, points_before)
+    with pytest.raises(ModelError):
+        ask_points(case.adapted, torch.rand(3, case.adapted.encoding.width + 1))
 
 
 def test_points_are_answered_alike_and_lend_a_gradient(case):
@@ -308,21 +325,6 @@ def test_points_are_answered_alike_and_lend_a_gradient(case):
     if case.adapted.differentiable:
         (gradient,) = torch.autograd.grad(answer[:, 1].sum(), points)
         assert bool((gradient != 0).any())
-
-
-def test_what_is_asked_about_stays_as_it_is(case):
-    frame = rows_of(case, 50)
-    points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
-    frame_before, points_before = frame.copy(deep=True), points.clone()
-    ask_frame(case.adapted, frame)
-    ask_points(case.adapted, points)
-    pd.testing.assert_frame_equal(frame, frame_before)
-    assert torch.equal(points, points_before)
-
-
-def test_points_of_another_width_are_refused(case):
-    with pytest.raises(ModelError):
-        ask_points(case.adapted, torch.rand(3, case.adapted.encoding.width + 1))
 
 
 # Ways to write the cells of a column: as in the schema's types, as what files make of them.
@@ -372,15 +374,12 @@ def test_whole_numbers_with_gaps_reach_a_model_as_it_has_learnt_them():
 
 
 def test_functions_see_the_schemas_own_values():
-    schema = Schema(
-        label=Label(name="loan", classes=("refused", "granted")),
-        features=(
-            Categorical(name="region", categories=(1, 2, 3)),
-            Categorical(name="code", categories=("007", "8")),
-            Binary(name="member", values=(0, 1)),
-            Numeric(name="debt", lower=0, upper=7, missing=True),
-            Numeric(name="children", lower=0, upper=9, integer=True),
-        ),
+    features = (
+        Categorical(name="region", categories=(1, 2, 3)),
+        Categorical(name="code", categories=("007", "8")),
+        Binary(name="member", values=(0, 1)),
+        Numeric(name="debt", lower=0, upper=7, missing=True),
+        Numeric(name="children", lower=0, upper=9, integer=True),
     )
     seen = []
 
@@ -388,32 +387,26 @@ def test_functions_see_the_schemas_own_values():
         seen.append(rows)
         return np.full((len(rows), 2), 0.5)
 
+    adapted = adapt(function, SCHEMA.model_copy(update={"features": features}))
     usual = pd.DataFrame(
         {
             "region": [3, 1, 2], "code": ["007", "8", "8"], "member": [1, 0, 1],
             "debt": [0.1, np.nan, 2 / 3], "children": [0, 9, 4],
         }
     )  # fmt: skip
-    foreign = pd.DataFrame(
-        {
-            "children": ["0", "9", "4"],
-            "debt": pd.array(["0.1", None, repr(2 / 3)], dtype=object),
-            "member": [1.0, 0.0, 1.0],
-            "code": np.array(["007", "8", "8"], dtype=object),
-            "region": ["3", "1", "2"],
-            "loan": ["refused"] * 3,  # no feature: no model gets it
-        },
-        index=[7, 8, 9],
-    )
-    adapted = adapt(function, schema)
+    foreign = {
+        "children": ["0", "9", "4"], "member": [1.0, 0.0, 1.0], "code": ["007", "8", "8"],
+        "debt": pd.array(["0.1", None, repr(2 / 3)], dtype=object), "region": ["3", "1", "2"],
+        "loan": ["refused"] * 3,  # no feature: no model gets it
+    }  # fmt: skip
     ask_frame(adapted, usual)
-    ask_frame(adapted, foreign)
+    ask_frame(adapted, pd.DataFrame(foreign, index=[7, 8, 9]))
     for given in seen:
         pd.testing.assert_frame_equal(given, usual, check_exact=True)
 
 
 class Answering(nn.Module):
-    """Answers wrongly where a row has the largest income."""
+    """Answers wrongly where a row has the largest income: a module, and an estimator."""
 
     def __init__(self, wrong):
         super().__init__()
@@ -423,15 +416,9 @@ class Answering(nn.Module):
         answer = torch.stack([1 - points[:, 1], points[:, 1]], dim=1)
         return self.wrong(answer) if bool((points[:, 1] == 1).any()) else answer
 
-
-class AnsweringEstimator:
-    def __init__(self, wrong):
-        self.wrong = wrong
-
     def predict_proba(self, rows):
-        income = rows.income / 10 if isinstance(rows, pd.DataFrame) else rows[:, 1]
-        granted = torch.tensor(np.array(income))
-        return self.wrong(torch.stack([1 - granted, granted], dim=1)).numpy()
+        encoded = ENCODING.encode(rows) if isinstance(rows, pd.DataFrame) else rows
+        return self.forward(torch.tensor(encoded)).numpy()
 
 
 WRONG = {
@@ -455,8 +442,8 @@ def test_wrong_answers_are_refused(kind, wrong, monkeypatch):
         session.run = lambda names, feed: [wrong(torch.tensor(run(names, feed)[0])).numpy()]
         monkeypatch.setattr(adapted, "_session", session)
     elif kind == "estimator":
-        adapted = adapt(AnsweringEstimator(wrong), SCHEMA)
+        adapted = EstimatorModel(Answering(wrong), SCHEMA)
     else:
-        adapted = adapt(AnsweringEstimator(wrong).predict_proba, SCHEMA, inputs=kind)
+        adapted = adapt(Answering(wrong).predict_proba, SCHEMA, inputs=kind)
     with pytest.raises(ModelError):
         ask_frame(adapted, rich)

@@ -12,7 +12,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError, SchemaError
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.schema.columns import BadCellError, arrays_of
-from counterveil.schema.kind import Mark, Rule
+from counterveil.schema.kind import Mark
 
 FEATURES = (
     Numeric(name="n", lower=-2, upper=3),
@@ -56,25 +56,7 @@ def table_of(feature, points):
 
 
 @each_kind
-def test_every_kind_answers_every_member(feature):
-    assert len(feature.divisions) == feature.width == sum(map(len, [feature.bounds().lower]))
-    assert (feature.values is None) == (feature.number_range is not None)
-    assert feature.is_text == any(isinstance(value, str) for value in feature.values or ())
-    assert feature.direction in {"any", "increase", "decrease"}
-    assert isinstance(feature.missing, bool)
-    assert isinstance(feature.ordered, bool)
-    assert not (feature.is_whole and feature.values is not None)
-    assert feature.one_hot == (feature.kind == "categorical")
-    if feature.kind == "pixels":
-        assert not feature.allows(1)
-        with pytest.raises(SchemaError):
-            feature.encode_value(1)
-        with pytest.raises(RequestError):
-            feature.cells(8)
-
-
-@each_kind
-def test_rows_survive_and_illegal_cells_do_not(feature):
+def test_rows_and_values_survive_and_illegal_cells_do_not(feature):
     points = legal_points(feature)
     frame = table_of(feature, points)
     np.testing.assert_allclose(encoded(feature, arrays_of(frame)), points, atol=1e-12)
@@ -87,10 +69,11 @@ def test_rows_survive_and_illegal_cells_do_not(feature):
     with pytest.raises(BadCellError) as caught:
         encoded(feature, arrays_of(wrong))
     assert (caught.value.rows, caught.value.column) == ([7], feature.columns[0])
-
-
-@each_kind
-def test_values_are_encoded_as_in_a_table(feature):
+    if feature.kind == "pixels":
+        with pytest.raises(SchemaError, match="no single value"):
+            feature.encode_value(1)
+        with pytest.raises(RequestError, match="no grid"):
+            feature.cells(8)
     for value in feature.values or ((2.0, 3.0) if feature.kind == "numeric" else ()):
         column = pd.Series([value], dtype=object if isinstance(value, str) else None)
         table = encoded(feature, arrays_of(pd.DataFrame({feature.name: column})))
@@ -114,50 +97,6 @@ def test_bounds_contain_exactly_what_answers_may_be(feature):
             known = value is not None and not pd.isna(value)
             assert is_inside == (known and feature.allows(value))
     assert (Mark.CLOSED in marks) <= (feature.missing or not all(upper))
-
-
-@each_kind
-def test_rules_only_ever_tighten(feature):
-    fixed = feature.tightened(Rule(immutable=True))
-    assert fixed.immutable
-    assert feature.tightened(Rule()) == feature
-    before = feature.bounds()
-    allowed = (2, 3) if feature.kind == "numeric" else (feature.values or ())[1:2]
-    if allowed:
-        after = feature.tightened(Rule(allowed=allowed)).bounds()
-        assert (np.array(after.lower) >= before.lower).all()
-        assert (np.array(after.upper) <= before.upper).all()
-    else:
-        with pytest.raises(RequestError, match="they can only be immutable"):
-            feature.tightened(Rule(allowed=(1, 2)))
-    if not feature.ordered:
-        with pytest.raises(RequestError, match="direction"):
-            feature.tightened(Rule(direction="increase"))
-    elif feature.direction != "any":
-        opposite = "decrease" if feature.direction == "increase" else "increase"
-        assert feature.tightened(Rule(direction=opposite)).immutable
-    else:
-        assert feature.tightened(Rule(direction="increase")).direction == "increase"
-
-
-@pytest.mark.parametrize("bins", [2, 5, 40])
-@each_kind
-def test_every_row_has_a_cell_and_every_cell_a_legal_row(feature, bins):
-    if feature.kind == "pixels":
-        return
-    cells = feature.cells(bins)
-    codes = cells.codes(legal_points(feature))
-    assert ((codes >= 0) & (codes < cells.count)).all()
-    everywhere = np.arange(cells.count)
-    points = cells.points(everywhere, np.random.default_rng(0))
-    assert points.shape == (cells.count, feature.width)
-    assert (cells.codes(points) == everywhere).all()
-    np.testing.assert_allclose(
-        encoded(feature, arrays_of(table_of(feature, points))), points, atol=1e-9
-    )
-    coarse = cells.merged(3)
-    assert len(coarse) == cells.count
-    assert (np.diff(coarse) >= 0).all()
 
 
 def test_nobody_else_asks_which_kind_a_feature_is():

@@ -25,11 +25,6 @@ NUMBERS = ["age", "income"]
 
 
 @pytest.fixture(scope="module")
-def frame(rows):
-    return rows.drop(columns="loan")
-
-
-@pytest.fixture(scope="module")
 def fitted(frame, rows):
     return LogisticRegression().fit(frame[NUMBERS], rows.loan)
 
@@ -80,27 +75,6 @@ def test_one_output_of_torch_needs_its_class(schema, outputs):
         torch.testing.assert_close(ask_points(model, points).exp()[:, column], expected)
 
 
-def test_both_are_asked_for_at_once(schema):
-    module = nn.Sequential(nn.Linear(schema.width, 1), nn.Sigmoid(), nn.Threshold(0.0, 0.0))
-    said = refusal(lambda: TorchModel(module, schema))
-    assert "--model-outputs" in said
-    assert "--model-classes granted" in said
-
-
-def test_a_name_that_does_not_fit_the_numbers(schema, frame):
-    assert "out of: refused,granted" in refusal(lambda: adapt(granted, schema, classes=["yes"]))
-    two = adapt(lambda rows: np.full((len(rows), 2), 0.5), schema, classes=["granted"])
-    assert "2 numbers a row, and one class is named" in refusal(lambda: ask_frame(two, frame))
-    one = adapt(granted, schema, classes=["refused", "granted"])
-    assert "one number a row" in refusal(lambda: ask_frame(one, frame))
-
-
-def test_an_explainer_asks_for_the_class(veil, frame):
-    explainer = Explainer(veil, granted)
-    said = refusal(lambda: explainer.explain(frame.head(2), progress=False))
-    assert "--model-classes granted" in said
-
-
 # Labels in place of probabilities.
 
 
@@ -147,7 +121,10 @@ def test_a_rule_that_is_always_sure_is_no_label(schema, frame, rows):
         np.testing.assert_array_equal(ask_frame(model, frame).argmax(dim=1).numpy(), sure)
 
 
-def test_predict_proba_keeps_the_names_of_its_estimator(schema, frame, fitted):
+def test_classes_of_an_estimator_are_its_own(schema, fitted, frame):
+    said = refusal(lambda: EstimatorModel(fitted, schema, classes=("refused", "granted")))
+    assert "contradicts the model's own classes_" in said
+    assert EstimatorModel(fitted, schema, classes=("granted", "refused")).classes == 2
     expected = fitted.predict_proba(frame[NUMBERS])[:, ::-1]  # it sorts: granted, refused
     found = ask_frame(adapt(fitted.predict_proba, schema), frame).exp().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -159,18 +136,21 @@ def test_predict_proba_keeps_the_names_of_its_estimator(schema, frame, fitted):
     np.testing.assert_allclose(ask_frame(plain, frame).exp().numpy(), expected, atol=1e-6)
 
 
-def test_classes_that_contradict_the_estimator(schema, fitted):
-    said = refusal(lambda: EstimatorModel(fitted, schema, classes=("refused", "granted")))
-    assert "contradicts the model's own classes_" in said
-    assert EstimatorModel(fitted, schema, classes=("granted", "refused")).classes == 2
-
-
 def test_answers_that_cannot_be_numbers(schema, frame):
     def wants_gradient(rows):
         return torch.full((len(rows), 2), 0.5, requires_grad=True)
 
     for answer in (wants_gradient, lambda rows: None, lambda rows: object(), lambda rows: {}):
         refusal(lambda answer=answer: ask_frame(adapt(answer, schema), frame))
+    assert "out of: refused,granted" in refusal(lambda: adapt(granted, schema, classes=["yes"]))
+    two = adapt(lambda rows: np.full((len(rows), 2), 0.5), schema, classes=["granted"])
+    assert "2 numbers a row, and one class is named" in refusal(lambda: ask_frame(two, frame))
+    one = adapt(granted, schema, classes=["refused", "granted"])
+    assert "one number a row" in refusal(lambda: ask_frame(one, frame))
+    module = nn.Sequential(nn.Linear(schema.width, 1), nn.Sigmoid(), nn.Threshold(0.0, 0.0))
+    said = refusal(lambda: TorchModel(module, schema))
+    assert "--model-outputs" in said
+    assert "--model-classes granted" in said
 
 
 # Columns that the schema has not.
@@ -241,13 +221,10 @@ def test_estimators_that_are_not_fitted(schema, frame):
         assert said == "the model is not fitted; call its fit first"
 
 
-def test_models_without_probabilities(schema, frame, rows):
+def test_models_without_probabilities_or_of_several_labels(schema, frame, rows):
     for estimator in (LinearRegression(), SVC()):
         said = refusal(lambda estimator=estimator: adapt(estimator, schema))
         assert "has predict but no predict_proba" in said
-
-
-def test_models_of_several_labels(schema, frame, rows):
     for other in (rows.member, rows.degree):  # of two values, of three
         both = np.stack([rows.loan, other], axis=1)
         model = MultiOutputClassifier(LogisticRegression()).fit(frame[NUMBERS], both)

@@ -18,11 +18,6 @@ NAMES = ("refused", "granted")
 
 
 @pytest.fixture(scope="module")
-def frame(rows):
-    return rows.drop(columns="loan")
-
-
-@pytest.fixture(scope="module")
 def numbered(rows):
     return (rows.loan == "granted").astype(int).to_numpy()
 
@@ -122,14 +117,11 @@ def test_unnamed_columns_in_original_units(package, small, few, numbered):
         agree(adapt(given, numbers), few, expected)
 
 
-def test_columns_that_the_schema_has_not(package, small, few, numbered):
+def test_columns_that_cannot_be_matched(package, small, few, numbered):
     fitted = few.drop(columns="housing").rename(columns={"age": "years"})
     model = classifier(package).fit(fitted, numbered)
     with pytest.raises(ModelError, match="fitted on a column 'years', which the schema has not"):
         adapt(model, small)
-
-
-def test_categories_that_nobody_remembers(package, small, few, numbered):
     codes = few.assign(housing=few.housing.astype("category").cat.codes)
     model = classifier(package).fit(codes, numbered)
     with pytest.raises(ModelError, match="does not remember the categories"):

@@ -77,11 +77,6 @@ def labelled(schema, names):
 
 
 @pytest.fixture(scope="module")
-def frame(rows):
-    return rows.drop(columns="loan")
-
-
-@pytest.fixture(scope="module")
 def points(schema, rows):
     return torch.tensor(Encoding(schema).encode(rows)).float()
 
@@ -113,7 +108,7 @@ def test_a_network_over_the_encoding(schema, frame, points, expected, answer, tm
         agree(opened, frame, points, expected)
 
 
-def test_more_rows_than_a_batch_and_graphs_for_a_fixed_number(schema, points, expected):
+def test_graphs_of_any_batch_shape_and_type(schema, points, expected, frame):
     many = points.repeat(9, 1)
     found = ask_points(OnnxModel(network(schema), schema), many).exp()
     torch.testing.assert_close(found, expected.repeat(9, 1), atol=1e-5, rtol=1e-3)
@@ -122,9 +117,6 @@ def test_more_rows_than_a_batch_and_graphs_for_a_fixed_number(schema, points, ex
         torch.testing.assert_close(
             ask_points(fixed, points[:17]).exp(), expected[:17], atol=1e-5, rtol=1e-3
         )
-
-
-def test_points_take_the_shape_and_type_that_the_graph_declares(schema, frame, points, expected):
     agree(OnnxModel(network(schema, shape=[1, schema.width, 1]), schema), frame, points, expected)
     agree(OnnxModel(network(schema, shape=["width"]), schema), frame, points, expected)
 
@@ -150,20 +142,25 @@ def test_one_output_is_ambiguous_within_0_and_1(schema, frame, points, expected)
         agree(OnnxModel(content, schema, **said), frame, points, expected.flip(1))
 
 
-def test_classes_name_the_columns_of_a_network(schema, frame, points, expected):
-    turned = OnnxModel(network(schema), schema, classes=("granted", "refused"))
-    agree(turned, frame, points, expected.flip(1))
-    with pytest.raises(ModelError, match="called otherwise"):
-        OnnxModel(network(schema), schema, classes=("granted", "later"))
-
-
-def test_a_zipmap_names_its_columns(schema, frame, points, expected):
+def test_outputs_name_their_columns(schema, frame, points, expected):
     straight = zipped(schema, ["refused", "granted"], by="classlabels_strings")
     turned = zipped(schema, ["granted", "refused"], by="classlabels_strings")
     agree(OnnxModel(straight, schema), frame, points, expected)
     agree(OnnxModel(turned, schema), frame, points, expected.flip(1))
     with pytest.raises(ModelError, match="called otherwise"):
         OnnxModel(zipped(schema, ["up", "down"], by="classlabels_strings"), schema)
+    turned = OnnxModel(network(schema), schema, classes=("granted", "refused"))
+    agree(turned, frame, points, expected.flip(1))
+    with pytest.raises(ModelError, match="called otherwise"):
+        OnnxModel(network(schema), schema, classes=("granted", "later"))
+    agree(OnnxModel(labelled(schema, ["refused", "granted"]), schema), frame, points, expected)
+    turned = labelled(schema, ["granted", "refused"])
+    agree(OnnxModel(turned, schema), frame, points, expected.flip(1))
+    with pytest.raises(ModelError, match="contradicts the names"):
+        OnnxModel(turned, schema, classes=("refused", "granted"))
+    named = helper.make_node("Softmax", ["s"], ["probabilities"], axis=1)
+    both = [tensor("s", FLOAT, ["rows", 2]), tensor("probabilities", FLOAT, ["rows", 2])]
+    agree(OnnxModel(network(schema, named, outputs=both), schema), frame, points, expected)
 
 
 def test_numbers_of_classes_are_never_matched_by_position_unasked(schema, frame, points, expected):
@@ -174,14 +171,6 @@ def test_numbers_of_classes_are_never_matched_by_position_unasked(schema, frame,
     numbered = schema.model_copy(update={"label": Label(name="loan", classes=(1, 0))})
     for content in (zipped(schema, [0, 1], by="classlabels_int64s"), labelled(schema, [0, 1])):
         agree(OnnxModel(content, numbered), frame, points, expected.flip(1))
-
-
-def test_labels_tell_the_names_where_probabilities_have_none(schema, frame, points, expected):
-    agree(OnnxModel(labelled(schema, ["refused", "granted"]), schema), frame, points, expected)
-    turned = labelled(schema, ["granted", "refused"])
-    agree(OnnxModel(turned, schema), frame, points, expected.flip(1))
-    with pytest.raises(ModelError, match="contradicts the names"):
-        OnnxModel(turned, schema, classes=("refused", "granted"))
 
 
 def test_labels_that_leave_the_names_open(schema, rows):
@@ -286,11 +275,6 @@ def test_named_columns_in_original_units(plain):
     np.testing.assert_allclose(ask_points(adapted, points).exp()[:, 1], granted, atol=1e-5)
 
 
-def test_what_stands_for_a_missing_text_is_not_guessed(plain):
-    with pytest.raises(ModelError, match=r"'housing'.*ONNX has no missing text.*missing_text="):
-        OnnxModel(by_columns(), plain)
-
-
 @pytest.mark.parametrize(
     ("place", "column", "words"),
     [
@@ -336,7 +320,7 @@ def test_one_tensor_of_columns_in_original_units():
         OnnxModel(content, schema, inputs="encoding")
 
 
-def test_models_that_do_not_fit(schema):
+def test_models_that_do_not_fit(schema, plain):
     narrow = built(
         [helper.make_node("Softmax", ["x"], ["p"], axis=1)],
         [tensor("x", FLOAT, ["rows", 4])],
@@ -354,12 +338,8 @@ def test_models_that_do_not_fit(schema):
     broken = helper.make_node("Log", ["s"], ["t"])
     with pytest.raises(ModelError, match="answers NaN or infinity"):
         OnnxModel(network(schema, broken, answer="t"), schema)
-
-
-def test_the_output_called_probabilities_wins(schema, frame, points, expected):
-    named = helper.make_node("Softmax", ["s"], ["probabilities"], axis=1)
-    both = [tensor("s", FLOAT, ["rows", 2]), tensor("probabilities", FLOAT, ["rows", 2])]
-    agree(OnnxModel(network(schema, named, outputs=both), schema), frame, points, expected)
+    with pytest.raises(ModelError, match=r"'housing'.*ONNX has no missing text.*missing_text="):
+        OnnxModel(by_columns(), plain)
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", network])

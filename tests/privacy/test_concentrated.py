@@ -1,6 +1,5 @@
 """Plans whose steps share out ρ of zero-concentrated DP: what they spend, together and each."""
 
-import doctest
 import json
 import math
 from dataclasses import replace
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterveil.audit import checks, concentrated, neighbours
+from counterveil.audit import checks, neighbours
 from counterveil.audit.concentrated import delta_of, epsilon_of, overspent
 from counterveil.audit.functional import listen
 from counterveil.build import Training
@@ -46,10 +45,6 @@ def in_rho(plan):
     return all(isinstance(share, Rho) for share in steps_of(plan))
 
 
-def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(concentrated).failed == 0
-
-
 # The conversion
 
 
@@ -72,9 +67,6 @@ def test_the_rho_of_budgets_at_the_ends():
         rho = rho_of(Budget(epsilon, delta))
         assert rho is None or delta_of(rho.rho, epsilon) <= delta * (1 + 1e-9)
     assert rho_of(Budget(0.75, 1e-9)).rho == pytest.approx(0.0086227, rel=1e-4)
-
-
-def test_both_computations_of_delta_agree():
     for rho, epsilon in ((0.001, 0.3), (0.01, 0.5), (0.1, 0.1), (2.0, 9.0)):
         assert delta_of(rho, epsilon) == pytest.approx(gaussian_delta(rho, epsilon), rel=1e-6)
 
@@ -113,14 +105,6 @@ def test_a_plan_takes_the_smaller_noise_on_its_main_sums():
             words = plan.text()
             if plan.family != "image":
                 assert ("ρ" in words) == (kinds == {Rho})
-
-
-def test_a_plan_without_delta_is_what_it_was():
-    plan = make_plan(neighbours.wide_pairs().schema, 10**6, Budget(0.5), order=2)
-    ranges, singles, moments, pairs, spikes = plan.shares
-    assert ranges is spikes is None
-    assert (moments, pairs) == tuple(Budget(part * 0.5) for part in (0.25, 0.15))
-    assert singles.epsilon == pytest.approx(0.6 * 0.5)
 
 
 # Noise
@@ -212,9 +196,6 @@ def test_a_veil_in_rho_says_so_and_can_be_opened(veil):
     manifest = json.loads(veil._manifest(veil._members()))
     assert manifest["version"] == 7
     assert veil.statement.loss_tail(0.75) < 0.05
-
-
-def test_a_veil_without_rho_does_not_speak_of_it(veil):
     pair = neighbours.wide_pairs()
     pure = Curator(pair.schema).release(pair.one, 0.75, order=2, training=TINY, progress=False)
     members = pure._members()

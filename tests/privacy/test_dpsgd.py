@@ -63,16 +63,13 @@ def test_sensitivity_of_the_code_sums(latent, classes):
     assert farthest == pytest.approx(one.sensitivity.l2, rel=1e-3)  # and it is attained
 
 
-def test_codes_out_of_range_are_cut():
+def test_prototypes_are_class_means_of_cut_codes():
     wild = np.array([[math.nan, -7.0, math.inf, 0.5]])
     sums = sums_of(wild, np.array([1]), 2)
     assert sums.exact.tolist() == [
         [0] * 5,
         [2 * dpsgd.FIXED_POINT, 0, -dpsgd.FIXED_POINT, dpsgd.FIXED_POINT, 0],
     ]
-
-
-def test_prototypes_are_class_means_where_noise_is_small():
     rng = np.random.default_rng(0)
     codes, labels = rng.random((500, 4)), np.arange(500) % 2
     prototypes, counts, access = sums_of(codes, labels, 3).release(Budget(100, 1e-6))
@@ -144,9 +141,6 @@ def test_refusals_cost_nothing(schema, rows, monkeypatch):
         table = PrivateTable(people, schema, unit_column="who", max_records=most)
         with pytest.raises(RequestError, match="use mechanism functional"):
             dpsgd.check(table, BUDGET)
-
-
-def test_without_opacus_it_says_what_to_install(schema, rows, monkeypatch):
     monkeypatch.setattr(dpsgd, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(RequestError, match=r"pip install 'counterveil\[dpsgd\]'"):

@@ -100,10 +100,21 @@ def test_the_sound_code_raises_no_alarm(stored):
     assert not any(row["caught"] for row in sound), sound
 
 
-def test_there_are_faults_of_every_kind():
+def test_there_are_faults_of_every_kind_and_what_counts_as_caught(tmp_path):
     assert len(FAULTS) >= 150
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
     assert {fault.mechanism for fault in FAULTS} == {"functional", "dpsgd", "score"}
+    fault = Fault("old", "nothing", (("curator/noise.py", "no such text", ""),), ())
+    with pytest.raises(FaultError, match="its text must be in"):
+        plant(fault, tmp_path)
+    caught, missed = {"fault": "x", "caught": True}, {"fault": "x", "caught": False}
+    alarm, quiet = {"fault": SOUND, "caught": True}, {"fault": SOUND, "caught": False}
+    rows = [row | {"finding": ""} for row in (caught, missed, alarm, quiet)]
+    assert failures(rows) == ["x: not caught", f"{SOUND}: alarm"]
+    row = run._row(FAULTS[0], [("", "ValueError at x.py:1", False)])
+    assert not row["caught"]
+    sound = Fault(SOUND, "nothing", (), ())
+    assert run._row(sound, [("", "ValueError at x.py:1", False)])["caught"]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -111,23 +122,3 @@ def test_a_fault_fits_the_code(fault, tmp_path):
     plant(fault, tmp_path)
     for file, _, _ in fault.patches:
         compile((tmp_path / "counterveil" / file).read_text("utf-8"), file, "exec")
-
-
-def test_a_fault_that_does_not_fit_is_refused(tmp_path):
-    fault = Fault("old", "nothing", (("curator/noise.py", "no such text", ""),), ())
-    with pytest.raises(FaultError, match="its text must be in"):
-        plant(fault, tmp_path)
-
-
-def test_what_counts_as_a_failure_of_the_audit():
-    caught, missed = {"fault": "x", "caught": True}, {"fault": "x", "caught": False}
-    alarm, quiet = {"fault": SOUND, "caught": True}, {"fault": SOUND, "caught": False}
-    rows = [row | {"finding": ""} for row in (caught, missed, alarm, quiet)]
-    assert failures(rows) == ["x: not caught", f"{SOUND}: alarm"]
-
-
-def test_a_fault_that_cannot_be_played_is_not_caught():
-    row = run._row(FAULTS[0], [("", "ValueError at x.py:1", False)])
-    assert not row["caught"]
-    sound = Fault(SOUND, "nothing", (), ())
-    assert run._row(sound, [("", "ValueError at x.py:1", False)])["caught"]

@@ -1,6 +1,5 @@
 """The ledger: no account spends more than its total, to the digit, together, through crashes."""
 
-import doctest
 import json
 import math
 import os
@@ -54,14 +53,6 @@ def spent(ledger, dataset="adult"):
 
 
 # Exact amounts
-
-
-def test_ten_tenths_are_one(ledger):
-    for _ in range(10):
-        ledger.reserve("adult", Budget(0.1), "a tenth", RECORDS)
-    assert spent(ledger) == Amount(Decimal(1), Decimal(0))
-    with pytest.raises(OverdrawnError):
-        ledger.reserve("adult", Budget(5e-324), "a crumb", RECORDS)
 
 
 def test_three_tenths_do_not_overrun(tmp_path):
@@ -130,13 +121,6 @@ def test_epsilon_and_delta_are_both_limits(tmp_path):
     ledger.reserve("adult", Budget(0.75, 0.0), "Laplace", RECORDS)
 
 
-def test_a_reference_without_noise_has_no_price(ledger):
-    with pytest.raises(BudgetError, match="infinite epsilon"):
-        ledger.reserve("adult", Budget(math.inf), "reference", RECORDS)
-    with pytest.raises(BudgetError, match="infinite epsilon"):
-        ledger.open_account("all", Budget(math.inf))
-
-
 @pytest.mark.parametrize(
     ("number", "text"),
     [("0", "0"), ("10", "10"), ("1E-6", "1e-6"), ("0.00001", "0.00001"), ("1E+20", "1e+20"),
@@ -179,15 +163,12 @@ def test_what_was_done_is_there_for_the_next_process(ledger):
     assert os.listdir(ledger.path.parent) == ["ledger.db"]
 
 
-def test_one_charge_pays_for_one_release(ledger):
+def test_one_charge_pays_for_one_release_that_was_reserved(ledger, tmp_path):
     reservation = ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
     ledger.commit(reservation, DIGEST)
     with pytest.raises(RequestError, match="already released as veil 5f0c5f0c5f0c"):
         ledger.commit(reservation, "0" * 64)
     assert [entry.digest for entry in ledger.entries()] == [DIGEST]
-
-
-def test_only_what_was_reserved_is_committed(ledger, tmp_path):
     real = ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
     other = Ledger(tmp_path / "other.db")
     other.open_account("adult", Budget(1.0))
@@ -199,19 +180,20 @@ def test_only_what_was_reserved_is_committed(ledger, tmp_path):
     assert [entry.state for entry in ledger.entries()] == ["reserved"]
 
 
-def test_a_total_is_fixed_for_good(ledger):
+def test_what_an_account_refuses(ledger):
     ledger.reserve("adult", Budget(0.75), "veil", RECORDS)
     with pytest.raises(RequestError, match=r"total ε = 1, δ = 0; remaining ε = 0\.25, δ = 0"):
         ledger.open_account("adult", Budget(100))
     assert ledger.accounts()[0].total == Amount(Decimal(1))
-
-
-def test_a_dataset_without_an_account(ledger):
     remedy = r"counterveil ledger open .*ledger.db --dataset 'my rows' --epsilon TOTAL"
     for call in (lambda: ledger.reserve("my rows", Budget(1), "veil", RECORDS),
                  lambda: ledger.entries("my rows")):  # fmt: skip
         with pytest.raises(RequestError, match=remedy):
             call()
+    with pytest.raises(BudgetError, match="infinite epsilon"):
+        ledger.reserve("adult", Budget(math.inf), "reference", RECORDS)
+    with pytest.raises(BudgetError, match="infinite epsilon"):
+        ledger.open_account("all", Budget(math.inf))
 
 
 @pytest.mark.parametrize("words", ["", "  ", "two\nlines", "\x1b[2J", "\udc80", "a\0b", None, 3])
@@ -225,10 +207,6 @@ def test_names_are_one_line_of_text(ledger, words):
         with pytest.raises(RequestError, match="must be one line of text"):
             call()
     assert [entry.state for entry in ledger.entries()] == ["reserved"]
-
-
-def test_the_example_of_the_module_runs():
-    assert doctest.testmod(module).failed == 0
 
 
 # Whose privacy, in which rows
@@ -553,31 +531,6 @@ def test_a_crash_while_the_ledger_is_made_leaves_room_for_it(tmp_path):
     assert len(Ledger(path).accounts()) == 1
 
 
-def test_kills_at_any_moment_lose_no_charge(tmp_path):
-    path = tmp_path / "ledger.db"
-    ledger = Ledger(path)
-    ledger.open_account("adult", Budget(50))
-    loop = (
-        "import sys\nfrom counterveil.privacy import Budget\n"
-        "from counterveil.privacy.ledger import Ledger, Subject\n"
-        "RECORDS = Subject('record', 1, 600, 'a1' * 32)\n"
-        "while True:\n"
-        "    reservation = Ledger(sys.argv[1]).reserve('adult', Budget(0.1), 'loop', RECORDS)\n"
-        "    print(reservation.id, flush=True)\n"
-    )
-    told = set()
-    for wait in (1, 2, 5):
-        child = start(loop, path)
-        lines = [child.stdout.readline() for _ in range(wait)]
-        child.kill()
-        rest, _ = child.communicate()
-        told |= {line for line in "".join([*lines, rest]).split() if len(line) == 16}
-        charged = {entry.id for entry in ledger.entries()}
-        assert told <= charged
-        assert spent(ledger).epsilon == Decimal("0.1") * len(charged)
-    assert len(told) >= 8
-
-
 def test_a_ledger_and_its_journal_are_the_owners_alone(tmp_path):
     (tmp_path / "empty.db").touch(0o666)
     for name in ("ledger.db", "empty.db"):
@@ -699,34 +652,29 @@ def long_ledger(tmp_path_factory):
 def damaged(whole, random):
     """`whole` with one kind of damage, somewhere."""
     broken, size = bytearray(whole), len(whole)
-    pages = range(0, size, 4096)
-    start, other = random.choice(pages), random.choice(pages)
+    start, other = (random.choice(range(0, size, 4096)) for _ in range(2))
     place = random.choice(
         (random.randrange(size), random.randrange(100), start + random.randrange(16))
     )
-    length = random.choice((1, 2, 8, 64, 512, 4096))
-    match random.choice(
-        ("flip", "flip", "flip", "bit", "zero", "noise", "cut", "swap", "copy", "lose")
-    ):
+    length = min(random.choice((1, 2, 8, 64, 512, 4096)), size - place)
+    page, another = slice(start, start + 4096), slice(other, other + 4096)
+    match random.choice(("flip", "flip", "flip", "zero", "noise", "cut", "swap", "copy", "lose")):
         case "flip":
             for _ in range(random.choice((1, 1, 2, 5))):
                 broken[place] ^= random.randrange(1, 256)
                 place = random.randrange(size)
-        case "bit":
-            broken[place] ^= 1 << random.randrange(8)
         case "zero":
-            broken[place : place + length] = bytes(min(length, size - place))
+            broken[place : place + length] = bytes(length)
         case "noise":
-            broken[place : place + length] = random.randbytes(min(length, size - place))
+            broken[place : place + length] = random.randbytes(length)
         case "cut":
             del broken[random.choice((place, start)) :]
         case "swap":
-            first, second = broken[start : start + 4096], broken[other : other + 4096]
-            broken[start : start + 4096], broken[other : other + 4096] = second, first
+            broken[page], broken[another] = broken[another], broken[page]
         case "copy":
-            broken[start : start + 4096] = broken[other : other + 4096]
+            broken[page] = broken[another]
         case "lose":
-            del broken[start : start + 4096]
+            del broken[page]
     return bytes(broken)
 
 
@@ -743,7 +691,7 @@ def test_a_damaged_ledger_forgets_no_charge(long_ledger, tmp_path):
     subject = replace(RECORDS, units=600)
     ledger = Ledger(tmp_path / "ledger.db", timeout_s=1)
     refused = 0
-    for seed in range(int(os.environ.get("COUNTERVEIL_DAMAGES", "300"))):
+    for seed in range(int(os.environ.get("COUNTERVEIL_DAMAGES", "150"))):
         for beside in tmp_path.iterdir():
             beside.unlink()
         ledger.path.write_bytes(damaged(whole, Random(seed)))
@@ -963,19 +911,23 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def test_open_and_show(run):
-    code, out = run("open", "l.db", "--dataset", "adult", "--epsilon", 1)
-    assert (code, out) == (0, "adult may spend ε = 1, δ = 0 in all\n")
+    code, out = run("open", "l.db", "--dataset", "adult", "--epsilon", 1, "--delta", "1e-6")
+    assert (code, out) == (0, "adult may spend ε = 1, δ = 1e-6 in all\n")
     assert "charges to adult: none yet" in run("show", "l.db")[1]
     run("open", "l.db", "--dataset", "[b]odd[/x]", "--epsilon", 2)
     ledger = Ledger("l.db")
     ledger.commit(ledger.reserve("adult", Budget(0.75), "for the [loan] desk", RECORDS), DIGEST)
     ledger.reserve("[b]odd[/x]", Budget(0.5), "cut off", RECORDS, other_rows=True)
-    code, out = run("show", "l.db")
-    assert code == 0
-    for words in ("total", "spent", "remaining", "ε = 0.25, δ = 0", "for the [loan] desk",
+    out = run("show", "l.db")[1]
+    for words in ("total", "spent", "remaining", "ε = 0.25, δ = 1e-6", "for the [loan] desk",
                   "released", "reserved", "5f0c5f0c5f0c", "[b]odd[/x]"):  # fmt: skip
         assert words in out
     assert "odd" not in run("show", "l.db", "--dataset", "adult")[1]
+    answer = json.loads(run("show", "l.db", "--json", "--dataset", "adult")[1])
+    (account,), (entry,) = answer["accounts"], answer["entries"]
+    assert account["total"] == {"epsilon": 1, "delta": 1e-6}
+    assert account["remaining"] == {"epsilon": 0.25, "delta": 1e-6}
+    assert (entry["state"], entry["digest"]) == ("released", DIGEST)
 
 
 def test_show_tells_units_rows_and_looks(run):
@@ -999,19 +951,6 @@ def test_show_tells_units_rows_and_looks(run):
     assert "not known" in run("show", "old.db")[1]
 
 
-def test_show_as_json(run):
-    run("open", "l.db", "--dataset", "adult", "--epsilon", 0.3)
-    run("open", "l.db", "--dataset", "other", "--epsilon", 1)
-    reservation = Ledger("l.db").reserve("adult", Budget(0.1), "veil", RECORDS)
-    code, out = run("show", "l.db", "--json", "--dataset", "adult")
-    answer = json.loads(out)
-    (account,), (entry,) = answer["accounts"], answer["entries"]
-    assert code == 0
-    assert account["total"] == {"epsilon": 0.3, "delta": 0}
-    assert account["remaining"] == {"epsilon": 0.2, "delta": 0}
-    assert (entry["id"], entry["state"], entry["digest"]) == (reservation.id, "reserved", None)
-
-
 def test_what_a_hostile_file_says_cannot_steer_the_terminal(run, tmp_path):
     altered("UPDATE entries SET what = 'a' || char(27) || '[2J'")(tmp_path / "l.db")
     reseal(tmp_path / "l.db")
@@ -1021,45 +960,19 @@ def test_what_a_hostile_file_says_cannot_steer_the_terminal(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (("show", "l.db"), RequestError, "no ledger at"),
+        (("show", "none.db"), RequestError, "no ledger at"),
         (("show", "."), RequestError, "is a directory"),
-        (("open", "l.db", "--dataset", "a", "--epsilon", 0), BudgetError, "epsilon must be"),
-        (("open", "l.db", "--dataset", "a", "--epsilon", "inf"), BudgetError, "infinite"),
-        (("open", "l.db", "--dataset", "", "--epsilon", 1), RequestError, "one line of text"),
+        (("show", "l.db", "--dataset", "b"), RequestError, "has no account"),
+        (("open", "l.db", "--dataset", "a", "--epsilon", 1), RequestError, "already has an acc"),
+        (("open", "n.db", "--dataset", "a", "--epsilon", 0), BudgetError, "epsilon must be"),
+        (("open", "n.db", "--dataset", "a", "--epsilon", "inf"), BudgetError, "infinite"),
+        (("open", "n.db", "--dataset", "a", "--epsilon", 1, "--delta", -1), BudgetError, "delta"),
+        (("open", "n.db", "--dataset", "", "--epsilon", 1), RequestError, "one line of text"),
     ],
 )
 def test_wrong_input_reaches_the_main_command_as_one_line(run, tmp_path, arguments, error, words):
+    Ledger("l.db").open_account("a", Budget(1))
     with pytest.raises(error, match=words) as caught:
         run(*arguments)
     assert "\n" not in str(caught.value)
-    assert not os.listdir(tmp_path)
-
-
-def test_accounts_open_once_from_the_command_line(run):
-    opening = ("open", "l.db", "--dataset", "a", "--epsilon", 1)
-    run(*opening)
-    with pytest.raises(RequestError, match="already has an account"):
-        run(*opening)
-    with pytest.raises(RequestError, match="has no account"):
-        run("show", "l.db", "--dataset", "b")
-
-
-def test_delta_from_the_command_line(run):
-    out = run("open", "l.db", "--dataset", "a", "--epsilon", 1, "--delta", "1e-6")[1]
-    assert "ε = 1, δ = 1e-6" in out
-    with pytest.raises(BudgetError):
-        run("open", "l.db", "--dataset", "b", "--epsilon", 1, "--delta", -1)
-
-
-def test_usage_and_help(run):
-    assert run("open", "l.db")[0] == 2
-    for command in ((), ("open",), ("show",)):
-        code, out = run(*command, "--help")
-        assert code == 0
-        assert "Usage" in out
-
-
-def test_the_ledger_does_not_load_torch():
-    probe = "import sys, counterveil.cli.ledger, counterveil.privacy.ledger as _\n"
-    probe += "assert not {'torch', 'pandas', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", probe], check=True)
+    assert os.listdir(tmp_path) == ["l.db"]

@@ -40,7 +40,7 @@ def model(veil):
     return veil.model()
 
 
-def test_counts_are_those_of_the_predictions(schema, model):
+def test_counts_and_auc_are_those_of_the_predictions(schema, model):
     frame = random_rows(schema, 150, seed=5)
     table = PrivateTable(frame, schema)
     counts, stated = exact(table, model)
@@ -56,9 +56,6 @@ def test_counts_are_those_of_the_predictions(schema, model):
     assert near.right.shape == near.counts.shape
     assert found.accuracy.value == near.accuracy.value == right.mean()
     assert found.base_rate.value == pytest.approx((frame.loan == found.largest_class).mean())
-
-
-def test_an_exact_auc_is_by_ranks(schema, model):
     frame = random_rows(schema, 150, seed=5)
     odds = np.log(model.predict_proba(frame)[:, 1] / model.predict_proba(frame)[:, 0])
     second = (frame.loan == schema.label.classes[1]).to_numpy()
@@ -97,7 +94,13 @@ def test_the_stated_sensitivity_is_attained(make):
 GAMES = audit.games("score", [0.5], Effort(draws=20_000, runs=40, seed=7))
 
 
-@pytest.mark.parametrize("game", GAMES, ids=lambda game: f"{game.view}, {game.pair}")
+def long_ones(games):
+    """Games of the whole command take ten seconds each."""
+    long = pytest.mark.long
+    return [pytest.param(game, marks=long if game.view == "the command" else ()) for game in games]
+
+
+@pytest.mark.parametrize("game", long_ones(GAMES), ids=lambda game: f"{game.view}, {game.pair}")
 def test_the_score_is_not_refuted(game):
     row = game.play()
     assert not row.refuted, row
@@ -106,28 +109,23 @@ def test_the_score_is_not_refuted(game):
         assert row.bound > least  # the game sees most of what there is
 
 
-def test_it_is_charged_before_and_committed_after(schema, model, rows, tmp_path):
+def test_a_score_is_charged_or_refused_before(schema, model, rows, tmp_path):
     ledger = Ledger(tmp_path / "l.db")
     ledger.open_account("others", Budget(1.0))
-    curator = Curator(schema, ledger=tmp_path / "l.db", dataset="others")
+    paid = {"ledger": ledger.path, "dataset": "others"}
+    curator, foreign = Curator(schema, **paid), schema.model_copy(update={"name": "else"})
     score = curator.score(rows, model, 0.4, save_to=tmp_path / "s.json")
     (entry,) = ledger.entries()
     assert (entry.state, entry.epsilon, entry.digest) == ("released", 0.4, score.digest)
     assert (tmp_path / "s.json").read_bytes() == score.to_json()
-    with pytest.raises(OverdrawnError):
-        curator.score(rows, model, 0.7)
-    with pytest.raises(BudgetError):
-        curator.score(rows, model, math.inf)
+    for error, asked in ((OverdrawnError, 0.7), (BudgetError, math.inf)):
+        with pytest.raises(error):
+            curator.score(rows, model, asked)
     with pytest.raises(RequestError, match="another schema"):
-        Curator(
-            schema.model_copy(update={"name": "else"}), ledger=tmp_path / "l.db", dataset="others"
-        ).score(rows, model, 0.1)
+        Curator(foreign, **paid).score(rows, model, 0.1)
     with pytest.raises(RequestError, match="spends nothing"):
         curator.score(rows, model, save_to=tmp_path / "x.json")
     assert len(ledger.entries()) == 1
-    exact_score = curator.score(rows, model)
-    assert exact_score.measurement is None
-    assert ledger.entries()[-1].kind == "looked"
 
 
 def test_a_person_counts_at_most_so_often(schema, model, rows):
@@ -177,8 +175,9 @@ def test_intervals_hold_the_true_shares(name, kind):
     assert np.mean(wide) < 0.12
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, None])
-@pytest.mark.parametrize("spread", [1.0, 4.0])
+@pytest.mark.parametrize(
+    ("epsilon", "spread"), [(0.1, 1.0), (0.5, 4.0), (1.0, 1.0), (None, 1.0), (None, 4.0)]
+)
 def test_intervals_hold_the_true_auc(epsilon, spread):
     """Log-odds of the second class are normal about 1.5, those of the first about 0.
 
@@ -246,7 +245,15 @@ def test_exact_scores_of_few_rows(counts, auc):
     assert json.loads(score.to_json())["bins"] is None
 
 
-def test_three_classes_have_no_auc():
+def test_three_classes_have_no_auc_and_what_a_score_shows(rows, schema, model):
+    noisy = Curator(schema).score(rows, model, 50)
+    page = noisy._repr_html_()
+    for words in ("AUC", "always the largest class", "balanced accuracy", "Laplace noise"):
+        assert words in page
+    assert "EXACT AND PRIVATE" in Curator(schema).score(rows, model)._repr_html_()
+    bins = noisy.to_dict()["bins"]
+    assert 0.0 in bins["edges"]
+    assert np.array(bins["counts"]).shape == (2, len(bins["edges"]) + 1)
     pair = audited.many_numbers()
     label = Label(name="label", classes=("no", "yes", "perhaps"), value_names={"no": "refused"})
     schema = pair.schema.model_copy(update={"label": label})
@@ -268,14 +275,3 @@ def test_three_classes_have_no_auc():
         assert content["classes"][0]["name"] == "refused"
     assert noisy.measurement.sensitivity == Sensitivity.of_counts(1, 1)
     assert private.counts.sum() == 401
-
-
-def test_what_a_score_shows(rows, schema, model):
-    noisy = Curator(schema).score(rows, model, 50)
-    page = noisy._repr_html_()
-    for words in ("AUC", "always the largest class", "balanced accuracy", "Laplace noise"):
-        assert words in page
-    assert "EXACT AND PRIVATE" in Curator(schema).score(rows, model)._repr_html_()
-    bins = noisy.to_dict()["bins"]
-    assert 0.0 in bins["edges"]
-    assert np.array(bins["counts"]).shape == (2, len(bins["edges"]) + 1)

@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -23,8 +24,6 @@ from counterveil.search.actions.beam import HELPS
 from counterveil.search.actions.costs import BatchCosts
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.actions.people import RAREST
-from counterveil.search.actions.seen import Seen
-from counterveil.search.actions.shrink import Shrink
 from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
@@ -52,38 +51,27 @@ def test_values_on_the_menu_are_round(low, high, near, whole, found):
     assert roundest(low, high, near, whole=whole) == pytest.approx(found, rel=1e-12)
 
 
-def test_every_entry_of_the_menu_is_legal_in_the_unit_it_is_told_in(veil, schema, rows):
-    encoding = Encoding(schema)
-    menu = menu_of(encoding, veil.population())
-    offered = menu.offered.numpy()
+def test_the_menu_is_legal_and_leaves_out_the_far_tail_and_what_noise_made(veil, schema, rows):
+    encoding, population = Encoding(schema), veil.population()
+    menu = menu_of(encoding, population)
     moved = np.where(menu.mask, menu.points, encoding.encode(rows.head(1)))
     decoded = encoding.decode(moved)
     near = np.abs(encoding.encode(decoded) - moved).max(axis=1)
-    assert near[offered].max() < 1e-6
-    names = [schema.features[number].name for number in menu.feature.tolist()]
-    assert set(names) == {feature.name for feature in schema.features}
+    assert near[menu.offered.numpy()].max() < 1e-6
+    assert set(menu.feature.tolist()) == {*range(len(schema.features))}
     for entry, number in enumerate(menu.feature.tolist()):
         assert decoded.iloc[entry][encoding.blocks[number].feature.name] is not pd.NA
-
-
-def test_a_category_that_noise_may_have_made_is_not_offered(veil):
-    population = veil.population()
-    place = [feature.name for feature in population.grid.schema.features].index("housing")
-    table = population.tables[place]
-    table[:, 2] = 0.001 * population.totals  # one person in a thousand
-    menu = menu_of(Encoding(veil.schema), population)
-    assert menu.offered[menu.feature == place].tolist() == [True, True, False]
-
-
-def test_offered_numbers_stay_out_of_the_far_tail(veil):
-    population, encoding = veil.population(), Encoding(veil.schema)
-    menu = menu_of(encoding, population)
     for number, block in enumerate(encoding.blocks):
         if block.feature.is_one_number:
             places, _ = population.percentiles(number)
             last = places[-2] + 0.25 * (places[-1] - places[-2])
             mine = menu.offered & (menu.feature == number)
             assert menu.value[mine].max() <= last + 0.01
+    place = [feature.name for feature in population.grid.schema.features].index("housing")
+    table = population.tables[place]
+    table[:, 2] = 0.001 * population.totals  # one person in a thousand
+    menu = menu_of(encoding, population)
+    assert menu.offered[menu.feature == place].tolist() == [True, True, False]
 
 
 def test_density_percentiles_and_codes_are_those_of_the_population(veil, explainer, schema, rows):
@@ -119,20 +107,6 @@ def costs_of(explainer, rows, prefer="believable", **more):
     costs = BatchCosts(context, Question(parts.target_model), batch)
     offered = prefer == "believable"
     return costs, Actions.of(context.menu, batch, parts.projection, offered=offered)
-
-
-@pytest.mark.parametrize("prefer", ["believable", "nearest"])
-def test_tables_say_of_single_actions_what_their_rows_say(explainer, refused, prefer):
-    costs, actions = costs_of(explainer, refused, prefer)
-    query, entry = actions.is_open.nonzero(as_tuple=True)
-    rows = actions.take(costs.queries[query], query, entry)
-    effort, implausibility = costs.terms(rows, query)
-    by_table = [each[query, entry] for each in costs.of_actions(actions)]
-    assert torch.allclose(by_table[0], effort, atol=1e-4)
-    change = implausibility - costs.own_implausibility[query]
-    assert torch.allclose(by_table[1], change, atol=1e-3)
-    if prefer == "believable":
-        assert costs.context.people.beside is not None  # features depend on each other
 
 
 def test_a_number_that_hardly_anybody_has_costs_more(explainer, rows):
@@ -190,25 +164,6 @@ def test_sets_of_two_actions_are_found(explainer, refused):
     assert np.mean(ratios) <= 1.03
 
 
-def test_a_number_takes_the_place_of_a_category(veil, schema, rows):
-    """An answer that changes housing as well is exchanged for one that changes income alone."""
-    explainer = Explainer(veil, linear_model(schema, {"income": 3.0, "housing": 1.0}, -2.5))
-    few = rows.head(8).assign(income=0.0, housing=rows.housing.iloc[0])
-    costs, actions = costs_of(explainer, few, "nearest")
-    query = torch.arange(len(few))
-    blocks = {block.feature.name: block for block in explainer.encoding.blocks}
-    dear = costs.queries.clone()
-    dear[:, blocks["housing"].at] = dear[:, blocks["housing"].at].roll(1, dims=1)
-    dear[:, blocks["income"].start] = 1.0
-    shrink = Shrink(costs, actions, Seen.nothing(costs.queries, costs.own_margin, several=False))
-    cost = costs.cost(dear, query)
-    found, cheaper = shrink.exchange(dear, query, cost)
-    assert (cheaper < cost).all()
-    housing = blocks["housing"].at
-    assert (found[:, housing] == costs.queries[:, housing]).all()
-    assert (costs.margin(found, query) >= 0).all()
-
-
 def test_answers_are_accepted_legal_and_the_same_again(explainer, model, schema, refused):
     result = explainer.explain(refused, "granted", progress=False)
     assert result.flip_ratio > 0.95
@@ -235,10 +190,8 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
     for record, found in zip(told, valid, strict=True):
         assert (record["effort"] is None) == (not found)
     query = int(result.found[0])
-    assert "models trained for comparison decide the same" in result.explain(query)
+    assert "comparison" in result.explain(query)
     assert "comparison" not in result.text(query)
-    assert "effort" in result.measures(query)
-    assert "stability" in " ".join(result.meanings)
     one = result.only([query])
     assert one.effort.shape == (1,)
     assert one.text(0) == result.text(query)
@@ -249,11 +202,13 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
 
 def test_a_committee_is_learnt_when_its_word_is_wanted(veil, model, refused, monkeypatch):
     taught = []
+
+    def noted(learn, *given):
+        taught.append(learn.__name__)
+        return learn(*given)
+
     for name in ("committee_of_model", "committee_of_people"):
-        learn = getattr(search, name)
-        monkeypatch.setattr(
-            search, name, lambda *given, _learn=learn: _noted(taught, _learn, given)
-        )
+        monkeypatch.setattr(search, name, partial(noted, getattr(search, name)))
     nearest = Explainer(veil, model)
     result = nearest.explain(refused.head(3), prefer="nearest", progress=False)
     assert len(result.frame()) == len(result.found)
@@ -262,11 +217,6 @@ def test_a_committee_is_learnt_when_its_word_is_wanted(veil, model, refused, mon
     assert taught == ["committee_of_model"]
     Explainer(veil, guidance="surrogate").explain(refused.head(3), progress=False)
     assert taught == ["committee_of_model", "committee_of_people"]
-
-
-def _noted(taught, learn, given):
-    taught.append(learn.__name__)
-    return learn(*given)
 
 
 def test_several_answers_are_different_ways(explainer, refused):
@@ -290,18 +240,6 @@ def test_costs_keep_a_feature_as_it_is(explainer, refused):
     name = free.schema.features[often].name
     dear = explainer.explain(refused, "granted", rules=Rules(costs={name: 50.0}), progress=False)
     assert _changes(dear, often) < 0.75 * _changes(free, often)
-
-
-def test_a_model_without_a_gradient_is_asked_itself(veil, schema, model, refused):
-    asked = []
-
-    def f(rows):
-        asked.append(len(rows))
-        return model(torch.tensor(Encoding(schema).encode(rows)).float()).softmax(dim=1).numpy()
-
-    result = Explainer(veil, f).explain(refused, "granted", progress=False)
-    assert result.flip_ratio > 0.95
-    assert sum(asked) > len(refused)
 
 
 def linear_model(schema, features, bias):
@@ -347,16 +285,13 @@ def test_a_no_is_not_proved_where_the_structure_is_not_known(veil, schema, rows)
     assert "was asked about" in result.text(0)
 
 
-def test_more_changes_than_may_be_are_told(veil, schema, rows):
+def test_a_rule_in_the_way_is_told(veil, schema, rows):
     model = linear_model(schema, {"income": 2.0, "debt": 2.0}, -3.0)
     result = Explainer(veil, model).explain(rows.head(20), "granted", max_changes=1, progress=False)
     rules = {each.rule for each in result.opens if each is not None}
     assert "max_changes" in rules
     assert "more than 1 feature might change" in " ".join(map(result.text, range(20)))
-
-
-def test_a_locked_feature_opens_a_way_that_keeps_the_limit_on_changes(veil, schema, rows):
-    """The closest row changes debt, and income alone would do: one change is enough."""
+    # The closest row changes debt, and income alone would do: one change is enough.
     explainer = Explainer(veil, linear_model(schema, {"income": 3.0, "debt": 0.3}, -2.0))
     poor = rows.head(6).assign(income=0.0)
     rules = Rules(may_change=("debt",), max_changes=1)
@@ -415,7 +350,7 @@ def test_a_changed_number_is_compared_with_people_of_the_class(change, share, wo
     assert people == "Of people whose decision is “repaid in full”, at least 4 … and at least 3 …."
 
 
-def test_a_veil_of_noise_compares_with_nobody(explainer, refused):
+def test_what_a_veil_does_not_know_is_said(explainer, refused, schema, rows):
     result = explainer.explain(refused.head(5), "granted", k=2, progress=False)
     assert result.veil_knows
     noisy = replace(result, quality=lambda: replace(result.quality, veil_knows=False))
@@ -427,9 +362,6 @@ def test_a_veil_of_noise_compares_with_nobody(explainer, refused):
     assert wording.TOO_NOISY in noisy.to_html()
     assert noisy.to_dict()["veil_knows"] is False
     assert noisy.text(query) == result.text(query)
-
-
-def test_a_veil_of_single_columns_says_that_it_knows_no_pairs(schema, rows, explainer, refused):
     known = explainer.explain(refused.head(5), "granted", progress=False)
     assert known.knows_pairs
     assert wording.NO_PAIRS not in known.explain(int(known.found[0]))
@@ -506,17 +438,6 @@ def test_features_that_go_together_follow(bills):
     few = explainer.explain(queries, target="no", max_changes=1, progress=False)
     changed = sum(few.rows[name] != queries[name] for name in veil.schema.columns)
     assert (changed[few.valid] == 1).all()
-
-
-def test_a_change_that_follows_from_another_costs_less(bills):
-    veil, model, _ = bills
-    people = Explainer(veil, model)._components.believable.people
-    effort = torch.tensor([[1.0, 0.5, 0.0, 1.0], [1.0, 0.5, 0.0, 1.0]])
-    changed = torch.tensor([[True, True, False, False], [True, False, False, True]])
-    follows = people.following(effort, changed)
-    assert float(follows[0, 1]) > 0.5
-    assert (follows[0, [0, 2, 3]] == 0).all()  # the leader pays in full
-    assert (follows[1] == 0).all()  # a bill and an age have nothing to do with each other
 
 
 def test_where_the_veil_is_noise_nothing_changes_or_counts_that_the_model_ignores():

@@ -71,6 +71,9 @@ def test_the_type_of_a_column_does_not_matter(name):
     texts = [str(number) for number in numbers]
     for dtype in (object, "string", "category", "string[pyarrow]"):
         np.testing.assert_array_equal(encode(texts, dtype), expected)
+    expected = encode([True, False], object)
+    for dtype in ("bool", "boolean", "bool[pyarrow]", "category"):
+        np.testing.assert_array_equal(encode([True, False], dtype), expected)
 
 
 def test_texts_written_otherwise_are_other_texts():

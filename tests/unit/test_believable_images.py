@@ -14,13 +14,12 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows
 from counterveil.networks import classifier, convolutional, fit, seeded
-from counterveil.schema import Binary, Label, Pixels, Schema
+from counterveil.schema import Binary, Label, Schema
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.images.beliefs import manner_of
 from counterveil.search.images.descent import ImageSearch
-from counterveil.search.images.ground import VIEWS, Views
+from counterveil.search.images.ground import VIEWS
 from counterveil.search.images.painters import Redrawn, Retouched
 from counterveil_lab.targets import encoded
 
@@ -261,52 +260,6 @@ def test_real_images_are_likelier_in_their_own_class(explainer, points):
     ranks = beliefs.rank(own[:, 0], classes)
     assert ((ranks >= 0) & (ranks <= 1)).all()
     assert (beliefs.rank(beliefs.floor(0.3), torch.arange(10)) <= 0.3).all()
-
-
-def test_likelihood_of_frequencies_is_the_gaussian_of_the_population(plain_veil, model, points):
-    population, (rows, classes) = plain_veil.population(), points
-    beliefs = Explainer(plain_veil, model)._components.believable.beliefs
-    found = population.frequencies.of(rows.double().numpy())
-    off = (found - population.means[classes.numpy()]) / population.spread
-    by_hand = -(off**2).sum(axis=1) / 2
-    of_class = classes == 3
-    got = beliefs.likelihood(rows[of_class], classes[of_class]).numpy()
-    assert np.corrcoef(got, by_hand[of_class.numpy()])[0, 1] > 0.9999
-
-
-def test_views_are_the_same_every_time_and_let_a_gradient_through(digits, points):
-    image, rows = digits.schema.images[0], points[0][:4].clone().requires_grad_(True)
-    one, two = Views(image), Views(image)
-    for number in range(VIEWS):
-        seen = one(rows, number)
-        assert torch.equal(seen, two(rows, number))
-        assert torch.equal(seen[:2], one(rows[:2], number))
-        assert (seen >= 0).all()
-        assert (seen <= 1).all()
-    seen.sum().backward()
-    assert rows.grad.abs().sum() > 0
-
-
-def test_the_manner_of_a_stroke():
-    image = Pixels(name="p", height=12, breadth=12, levels=255)
-    empty, across = torch.zeros(12, 12), torch.arange(12)
-    upright, right, bold, slanted, faint = (empty.clone() for _ in range(5))
-    upright[2:10, 4] = 1.0
-    right[2:10, 7] = 1.0
-    bold[2:10, 3:6] = 1.0
-    slanted[across[2:10], across[2:10]] = 1.0
-    faint[2:10, 4] = 0.5
-    rows = torch.stack([each.flatten() for each in (upright, right, bold, slanted, faint)])
-    place, down, slant, thick, soft = manner_of(rows, image).T
-    assert place[1] > place[0]
-    assert down.std() < 0.05
-    assert slant[3] > 0.8
-    assert slant[:3].abs().max() < 0.01
-    assert thick[2] > thick[0] + 0.5
-    assert soft[4] > soft[0] + 1
-    dark = manner_of(1 - rows, image)
-    assert torch.allclose(dark[:, :4], manner_of(rows, image)[:, :4], atol=1e-4)
-    assert manner_of(torch.zeros(1, 144), image).isfinite().all()
 
 
 def test_sets_of_bits_have_the_nearest_answers_alone(release_once):

@@ -38,9 +38,6 @@ def test_rows_go_in_batches_and_come_back_in_order(schema, rows, remote):
     assert remote.sizes == [600, 256, 256, 88, 256, 256, 88]
     assert batched.calls == 6
     assert batched.calls_left is None
-
-
-def test_the_encoding_goes_in_batches_too(schema, rows):
     sizes = []
 
     def function(array):
@@ -80,7 +77,7 @@ def test_a_student_respects_the_limit(schema, rows, remote):
     assert remote.sizes == [100, 100]
 
 
-def test_failed_calls_count(schema, rows):
+def test_wrong_answers_count_and_are_numbered_over_all_batches(schema, rows):
     def broken(frame):
         raise OSError("no network")
 
@@ -90,9 +87,6 @@ def test_failed_calls_count(schema, rows):
             ask_frame(model, rows)
     with pytest.raises(CallLimitError, match="called 2 times"):
         ask_frame(model, rows)
-
-
-def test_messages_number_rows_over_all_batches(schema, rows):
     seen = []
 
     def holes(frame):
@@ -104,9 +98,6 @@ def test_messages_number_rows_over_all_batches(schema, rows):
 
     with pytest.raises(ModelError, match="NaN or infinity for row 107;"):
         ask_frame(CallableModel(holes, schema, batch=100), rows.head(200))
-
-
-def test_a_batch_with_a_wrong_number_of_answers(schema, rows):
     model = CallableModel(lambda frame: np.full((7, 2), 0.5), schema, batch=10)
     with pytest.raises(ModelError, match="for 10 rows"):
         ask_frame(model, rows)

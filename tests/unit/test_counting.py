@@ -137,19 +137,13 @@ def test_cells_of_one_grid_are_not_taken_for_another(schema, odd_rows):
         fill(table, GridCounts(fine, classes), GridCounts(coarse, classes))
 
 
-def test_a_person_counts_as_often_by_columns_as_by_points(schema):
+def test_a_person_counts_as_often_by_columns_as_by_points(schema, tmp_path):
     frame = random_rows(schema, 200, seed=5).assign(who=np.arange(200) % 40)
     table = PrivateTable(frame, schema, unit_column="who", max_records=2)
     by_columns = sum(len(classes) for _, classes in table.private_columns())
     assert by_columns == sum(len(classes) for _, classes in table.private_batches()) == 80
-
-
-def test_a_function_that_opens_no_stream_is_refused(schema):
     with pytest.raises(DataError, match="no stream of Arrow batches"):
         PrivateTable(lambda: 7, schema)
-
-
-def test_a_damaged_arrow_file_is_one_line(schema, tmp_path):
     (tmp_path / "rows.arrow").write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match="damaged"):
         PrivateTable(tmp_path / "rows.arrow", schema)

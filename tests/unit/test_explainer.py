@@ -54,28 +54,6 @@ def test_last_is_the_papers_way_and_best_is_never_farther(explainer, queries):
     assert (best.distance[both] <= last.distance[both] + 1e-6).mean() > 0.95
 
 
-def test_margin(explainer, queries):
-    sure = explainer.explain(queries, margin=0.9, progress=False)
-    assert sure.flip_ratio > 0.9
-    assert (sure.probability[sure.valid] >= 0.9).all()
-
-
-def test_one_target_for_each_query(explainer, queries):
-    wanted = ["granted", "refused"] * (len(queries) // 2)
-    result = explainer.explain(queries, wanted, iterations=5, progress=False)
-    assert result.target.tolist() == [1, 0] * (len(queries) // 2)
-    with pytest.raises(RequestError, match="2 classes for 60 queries"):
-        explainer.explain(queries, wanted[:2], progress=False)
-
-
-def test_unchanged_cells_are_the_queries_own(result, queries):
-    for number in np.flatnonzero(result.valid)[:20]:
-        changed = {column for column, _, _ in result.changes_of(int(number))}
-        for column in set(result.schema.columns) - changed:
-            before, after = queries.iloc[number][column], result.rows.iloc[number][column]
-            assert (pd.isna(before) and pd.isna(after)) or before == after
-
-
 def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
     encoding = Encoding(schema)
     moved = encoding.encode(result.rows) - encoding.encode(queries)
@@ -83,6 +61,11 @@ def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
     counted = result.changes().groupby("query").size()
     assert (counted == result.changed[counted.index - 1]).all()
     assert (result.distance[~result.valid] == 0).all()
+    for number in np.flatnonzero(result.valid)[:20]:
+        changed = {column for column, _, _ in result.changes_of(int(number))}
+        for column in set(result.schema.columns) - changed:
+            before, after = queries.iloc[number][column], result.rows.iloc[number][column]
+            assert (pd.isna(before) and pd.isna(after)) or before == after
 
 
 @pytest.mark.long
@@ -99,7 +82,7 @@ def test_not_found_keeps_the_query_and_has_no_nan(veil, schema, queries):
     assert json.loads(json.dumps(result.to_dict()))["mean_distance"] is None
 
 
-def test_specified_target_and_already(explainer, queries):
+def test_targets_and_margins_are_met(explainer, queries):
     result = explainer.explain(queries, "granted", progress=False)
     already = result.status == "already"
     assert (already == (result.predicted == 1)).all()
@@ -107,6 +90,14 @@ def test_specified_target_and_already(explainer, queries):
     assert (result.target == 1).all()
     assert (result.distance[already] == 0).all()
     assert "already says granted" in result.text(int(np.flatnonzero(already)[0]))
+    wanted = ["granted", "refused"] * (len(queries) // 2)
+    result = explainer.explain(queries, wanted, iterations=5, progress=False)
+    assert result.target.tolist() == [1, 0] * (len(queries) // 2)
+    with pytest.raises(RequestError, match="2 classes for 60 queries"):
+        explainer.explain(queries, wanted[:2], progress=False)
+    sure = explainer.explain(queries, margin=0.9, progress=False)
+    assert sure.flip_ratio > 0.9
+    assert (sure.probability[sure.valid] >= 0.9).all()
 
 
 def test_unspecified_target_is_the_runner_up(release_once):
@@ -141,6 +132,9 @@ def test_requests_that_cannot_be_met(explainer, veil, model, queries):
         explainer.explain(queries, immutable="age", progress=False)
     with pytest.raises(RequestError, match="chunk"):
         Explainer(veil, model, chunk=0)
+    for wrong, words in (([], "empty"), (3, "got int"), ({"age": [1, 2], "income": [1]}, "length")):
+        with pytest.raises(DataError, match=words):
+            explainer.explain(wrong, progress=False)
 
 
 def test_rows_come_in_any_everyday_form(explainer, queries, tmp_path):
@@ -159,12 +153,6 @@ def test_rows_come_in_any_everyday_form(explainer, queries, tmp_path):
     first = explainer.explain(queries.head(1), progress=False).explain(0)
     for form in (queries.iloc[0], records[0]):
         assert explainer.explain(form, progress=False).explain(0) == first
-
-
-def test_rows_that_are_no_table(explainer, queries):
-    for wrong, words in (([], "empty"), (3, "got int"), ({"age": [1, 2], "income": [1]}, "length")):
-        with pytest.raises(DataError, match=words):
-            explainer.explain(wrong, progress=False)
 
 
 def test_the_callers_index_survives(explainer, queries, tmp_path):

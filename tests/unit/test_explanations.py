@@ -39,16 +39,13 @@ def result():
     return explanations(before, after)
 
 
-def test_whole_numbers_stay_whole(result):
+def test_values_in_words(result):
     (column, before, after), *_ = result.changes_of(0)
     assert (column, before, after) == ("age", 30, 31)
     assert isinstance(before, int)
     floats = replace(result, queries=result.queries.astype(float), rows=result.rows.astype(float))
     assert json.dumps(floats.changes_of(0)[0]) == '["age", 30, 31]'
     assert "age were 31 instead of 30" in floats.text(0)
-
-
-def test_different_values_never_read_the_same(result):
     assert "income were 1,050.4 instead of 1,049.6" in result.text(0)
     hair = float(np.nextafter(123456.0, 2e5))
     for pair in (
@@ -67,9 +64,6 @@ def test_different_values_never_read_the_same(result):
     assert show_both(40.0, 60.0) == ("40", "60")
     assert show(True) == "True"
     assert show(None) == "unknown"
-
-
-def test_missing_values_are_unknown_on_the_page(result):
     assert result.kept_of(0) == [("debt", None)]
     assert "debt unknown" in result.to_html()
     assert "nan" not in result.to_html()
@@ -141,7 +135,7 @@ def several():
     )  # fmt: skip
 
 
-def test_queries_are_counted_not_answers(several):
+def test_queries_are_counted_not_answers(several, result):
     assert len(several) == 4
     assert several.found.tolist() == [0, 3]
     assert (several.answers, several.flip_ratio) == (3, pytest.approx(2 / 3))
@@ -150,16 +144,13 @@ def test_queries_are_counted_not_answers(several):
         "4 queries: 2 found with 3 answers, 1 not found, 1 already of the target class; "
         "mean distance 0.45"
     )
-
-
-def test_diversity_is_the_mean_distance_of_pairs(result, several):
     assert several.diversity == pytest.approx(np.hypot(0.1, 0.1))
     assert np.isnan(result.diversity)
     assert np.isnan(several.only([1, 3]).diversity)
     assert np.isnan(several.only([2]).diversity)
 
 
-def test_tables_say_which_answer(several):
+def test_tables_say_which_answer(several, result):
     assert several.frame().index.tolist() == [(0, 1), (0, 2), (3, 1)]
     assert several.frame().index.names == ["query", "answer"]
     assert several.frame().age.tolist() == [40, 30, 30]
@@ -176,15 +167,16 @@ def test_tables_say_which_answer(several):
     assert several.kept_of(3) == [("age", 30), ("income", 0.0)]
     with pytest.raises(RequestError, match="no answer at position 3; positions are 0 to 2"):
         several.changes_of(0, 3)
-
-
-def test_tables_of_single_answers_stay_as_they_were(result):
     assert result.frame().index.tolist() == [0, 1]
     assert "answer" not in result.summary()
     assert "reason" not in result.summary()
     told = ["query", "column", "from", "to", "low", "high", "values"]
     assert result.changes().columns.tolist() == told
     assert set(result.to_dict()["explanations"][0]).isdisjoint({"answer", "reason"})
+    levels = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["shop", "day"])
+    shops = replace(several, index=levels).frame().index
+    assert shops.names == ["shop", "day", "answer"]
+    assert shops.tolist() == [("a", 1, 1), ("a", 1, 2), ("b", 2, 1)]
 
 
 def test_some_of_the_queries_keep_all_their_answers(several):
@@ -196,15 +188,12 @@ def test_some_of_the_queries_keep_all_their_answers(several):
     assert len(several.only([])) == 0
 
 
-def test_reasons_in_words(result, several):
+def test_reasons_and_alternatives_in_words(result, several):
     assert several.text(1).endswith("No way to yes was found: nothing that may change matters.")
     assert several.text(0, 2).endswith(f"No other way to yes was found: {NO_FURTHER}.")
     assert "already says yes" in several.text(2)
     status = np.array(["not_found", "found"])
     assert replace(result, status=status).text(0).endswith("was found within the rules.")
-
-
-def test_alternatives_in_words(result, several):
     assert several.explain(0) == (
         "The model says no. It would say yes\n"
         "  (1) if age were 40 instead of 30 (75% sure).\n"
@@ -234,7 +223,7 @@ def test_answers_for_machines(several, tmp_path):
         assert table["income"].tolist() == several.rows["income"].tolist()
 
 
-def test_one_card_a_query(several):
+def test_one_card_a_query(several, tmp_path):
     page = several.to_html()
     assert page.startswith("<!doctype html>")
     assert "http" not in page.replace("http://www.w3.org", "")
@@ -251,13 +240,17 @@ def test_one_card_a_query(several):
     assert "The first 1 of 2." in short
     assert "queries 1, 2" in short
     assert "nan" not in several.only([2]).to_html()
-
-
-def test_a_page_is_saved_like_any_file(several, tmp_path):
     several.save(tmp_path / "cf.html")
     assert (tmp_path / "cf.html").read_text(encoding="utf-8") == several.to_html()
     with pytest.raises(RequestError, match=r"name the file .csv, .parquet, .json, .xlsx or .html"):
         several.save(tmp_path / "cf.pdf")
+    image = Pixels(name="p", height=2, breadth=2)
+    schema = SCHEMA.model_copy(update={"features": (image,)})
+    row = dict.fromkeys(image.columns, 0)
+    page = explanations([row], [row | {"p1": 9}], schema).to_html()
+    assert "1 of 4 pixels were different" in page
+    assert "<td>p1" not in page
+    assert "unchanged" not in page
 
 
 def test_terminal_shows_every_answer(several, capsys):
@@ -266,16 +259,6 @@ def test_terminal_shows_every_answer(several, capsys):
     assert "query 1, answer 1: no → yes" in shown
     assert "query 1, answer 2: no → yes" in shown
     assert "answer 3" not in shown
-
-
-def test_pixels_are_counted_on_the_page():
-    image = Pixels(name="p", height=2, breadth=2)
-    schema = SCHEMA.model_copy(update={"features": (image,)})
-    row = dict.fromkeys(image.columns, 0)
-    page = explanations([row], [row | {"p1": 9}], schema).to_html()
-    assert "1 of 4 pixels were different" in page
-    assert "<td>p1" not in page
-    assert "unchanged" not in page
 
 
 FORMULAS = ("=1+1", "+1", "-1", "@sum", "\tx", "plain")
@@ -299,13 +282,6 @@ def test_a_csv_holds_no_formulas(tmp_path):
     for kind, read in (("parquet", pd.read_parquet), ("json", pd.read_json)):
         with_formulas().save(tmp_path / f"cf.{kind}")
         assert read(tmp_path / f"cf.{kind}")["=cmd"].tolist() == list(FORMULAS)
-
-
-def test_frames_have_the_levels_of_the_callers_index(several):
-    levels = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["shop", "day"])
-    shops = replace(several, index=levels).frame().index
-    assert shops.names == ["shop", "day", "answer"]
-    assert shops.tolist() == [("a", 1, 1), ("a", 1, 2), ("b", 2, 1)]
 
 
 def test_a_notebook_shows_the_promise_and_the_first_answers():

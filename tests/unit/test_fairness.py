@@ -89,7 +89,7 @@ def test_a_stand_in_is_not_asked(explainer):
         stand_in.fairness(["member"], "granted", progress=False)
 
 
-def test_small_groups_and_vague_ones_are_told_apart():
+def test_groups_and_intervals_are_told_with_care():
     values = np.tile([0.0, 1.0], 200)
 
     def cell(people, noise):
@@ -103,9 +103,6 @@ def test_small_groups_and_vague_ones_are_told_apart():
     assert exact is not None
     assert vague is not None
     assert vague.high - vague.low > exact.high - exact.low
-
-
-def test_no_interval_goes_beyond_what_a_measure_can_be():
     for measure in MEASURES:
         values = np.array([1.0] * 60 + [0.0 if measure.is_share else 0.6] * 4)
         known = Known.of(measure, values, 60.0, 0.0, like=np.inf)
@@ -147,13 +144,10 @@ def test_a_veil_knows_the_groups_that_were_named(grouped):
     assert any("groups: member, housing" in reason for reason in grouped.statement.plan)
 
 
-def test_counts_of_groups_that_do_not_fit_are_refused(grouped):
+def test_groups_that_are_refused(grouped, schema, rows):
     for places in ((), (7,), (7, 7), (0, 4), (7, 99)):
         with pytest.raises(VeilError, match="noisy record"):
             population_of(grouped.schema, replace(grouped.record, groups=places))
-
-
-def test_groups_that_a_release_refuses(schema, rows):
     curator = Curator(schema)
     with pytest.raises(RequestError, match="number"):
         curator.plan(rows, 1.0, groups=["income"])

@@ -175,16 +175,6 @@ def test_pictures_stand_alone(tmp_path):
         picture.savefig(tmp_path / f"cf.{kind}")
         assert (tmp_path / f"cf.{kind}").stat().st_size > 1000
     assert _pylab_helpers.Gcf.get_all_fig_managers() == []
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.delitem(sys.modules, "counterveil.search.results.figure", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(RequestError, match="pip install matplotlib"):
-        explanations(FEATURES, QUERY, QUERY).plot()
-
-
-def test_odd_names():
     features = (
         Binary(name=" "),
         Binary(name="$a_b$ [31m\n<b>"),
@@ -194,3 +184,10 @@ def test_odd_names():
     row = {" ": 1, features[1].name: 1, "x\t": 0.5}
     words = [text.get_text() for text in explanations(features, query, row).plot().axes[0].texts]
     assert "$a_b$ [31m�<b>" in words
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.delitem(sys.modules, "counterveil.search.results.figure", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with pytest.raises(RequestError, match="pip install matplotlib"):
+        explanations(FEATURES, QUERY, QUERY).plot()

@@ -1,28 +1,22 @@
 """The generator of images: what it learns, what it draws, and how it travels in a veil."""
 
-import io
-import json
 from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from archives import members_of
 
-from counterveil.build import Training, epochs_of, fit_networks
+from counterveil.build import Training
 from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError, VeilError
-from counterveil.networks import disturbed
 from counterveil.population import FeaturePopulation, population_of
 from counterveil.population.generator import (
     Generator,
     GeneratorSize,
-    _Normalised,
     train_generator,
 )
-from counterveil.privacy.record import to_members
 from counterveil.schema import Label, Pixels, Schema
 from counterveil.search import Explainer
 from counterveil.veil import Veil
@@ -73,17 +67,6 @@ def test_a_veil_carries_its_generator(veil, tmp_path):
     Encoding(SCHEMA).encode(result.rows)
 
 
-def test_training_is_the_same_every_time_and_counts_its_epochs(veil):
-    population = population_of(SCHEMA, veil.record)
-    seen = []
-    made = fit_networks(
-        population, SCHEMA, seed=0, device=CPU, training=SHORT, tick=lambda n, _="": seen.append(n)
-    )
-    assert seen == list(range(1, 1 + epochs_of(population, SHORT)))
-    for name, weights in made.generator.state_dict().items():
-        assert torch.equal(weights, veil.generator.state_dict()[name])
-
-
 def test_without_a_generator_there_is_nothing_to_draw(veil):
     population = population_of(SCHEMA, veil.record)
     assert isinstance(population, FeaturePopulation)
@@ -102,66 +85,6 @@ def test_images_of_any_shape(shape):
     images = generator(torch.randn(4, 2), torch.tensor([0, 1, 2, 0]))
     assert images.shape == (4, image.width)
     assert ((images >= 0) & (images <= 1)).all()
-
-
-def test_a_patch_lies_around_its_cell():
-    """One cell at work alone: its patch of 8 × 8 pixels, two beyond the cell on every side."""
-    image = Pixels(name="p", height=12, breadth=16, channels=2)
-    generator = Generator(image, 1, GeneratorSize(latent=1, hidden=3, maps=2)).requires_grad_(False)
-    for weights in (generator.second.weight, generator.second.bias):
-        weights.zero_()
-    generator.second.bias.reshape(3, 4, 2)[1, 2, 0] = 1.0  # cell (1, 2), first patch
-    generator.patches.weight.fill_(3.0)
-    pixels = generator(torch.zeros(1, 1), torch.tensor([0])).reshape(12, 16, 2)
-    bright = torch.zeros(12, 16, 2)
-    bright[2:10, 6:14] = 1.0
-    assert torch.allclose(pixels, torch.sigmoid(3 * bright - 1))
-
-
-def test_what_normalises_in_training_is_in_the_weights_afterwards():
-    torch.manual_seed(0)
-    learning = _Normalised(Generator(IMAGE, 3, GeneratorSize(latent=4, hidden=20, maps=5)))
-    classes = torch.arange(60) % 3
-    for norm in (learning.first, learning.second):
-        torch.nn.init.normal_(norm.weight)
-        torch.nn.init.normal_(norm.bias)
-    for _ in range(30):
-        learning(torch.randn(60, 4), classes)
-    latent = torch.randn(60, 4)
-    expected = learning.eval()(latent, classes).detach()
-    plain = learning.generator(latent, classes).detach()
-    settled = learning.settled()
-    assert torch.allclose(settled(latent, classes), expected, atol=1e-5)
-    assert not torch.allclose(plain, expected, atol=1e-2)
-    assert all("norm" not in name and "running" not in name for name in settled.state_dict())
-
-
-def test_disturbed_images_are_the_same_images_moved_a_little():
-    image = Pixels(name="p", height=20, breadth=16, channels=2)
-    points = torch.zeros(400, 20, 16, 2)
-    points[:, 8:12, 6:10, 1] = 1.0  # a square in the middle of the second channel
-    seen = disturbed(points.flatten(1), image, torch.Generator().manual_seed(0))
-    again = disturbed(points.flatten(1), image, torch.Generator().manual_seed(0))
-    assert torch.equal(seen, again)
-    assert seen.shape == (400, 640)
-    pictures = seen.reshape(400, 20, 16, 2)
-    assert pictures[..., 0].mean().abs() < 0.01  # channels stay apart: grain only
-    means = pictures[..., 1].mean(dim=0)
-    assert means[8:12, 6:10].mean() > 0.5
-    assert means[:3].max() < 0.05
-    assert (seen.std(dim=0) > 0.01).all()
-    assert not torch.allclose(pictures[0], pictures[1], atol=0.1)
-
-
-def test_what_has_no_generator_is_written_as_before(veil):
-    plain = Curator(SCHEMA).release(halves(60), 1.0, training=SHORT, progress=False)
-    assert plain.generator is None
-    members = members_of(io.BytesIO(plain.to_bytes()))
-    assert "generator" not in json.loads(members["manifest.json"])
-    assert "features" not in json.loads(members["record.json"])
-    mine = members_of(io.BytesIO(veil.to_bytes()))
-    assert "generator" in json.loads(mine["manifest.json"])
-    assert json.loads(to_members(veil.record)["record.json"])["features"] == veil.record.features
 
 
 def test_a_generator_that_does_not_belong_is_refused(veil):

@@ -11,57 +11,18 @@ from counterveil.curator.coefficients import MomentSums, PairCounts
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError, VeilError
 from counterveil.population import BitPopulation, ImagePopulation, MixedPopulation, population_of
-from counterveil.population.base import shrinkage, to_simplex
-from counterveil.population.bits import likely_frequencies
-from counterveil.population.contrasts import ScoreSums, class_tables
+from counterveil.population.base import to_simplex
 from counterveil.population.copula import likely, spanning_tree
 from counterveil.population.images import Frequencies
 from counterveil.population.marginals import Marginals
-from counterveil.population.mixed import Grid, believable, rake
-from counterveil.population.moments import normal_scores, scores_of, whole_scores
+from counterveil.population.mixed import Grid, believable
+from counterveil.population.moments import whole_scores
 from counterveil.population.shares import SureShares, _both_ways
 from counterveil.population.whole_scorecard import weights_of
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    lower=st.integers(-50, 50), span=st.integers(1, 200_000), integer=st.booleans(),
-    bins=st.integers(2, 64), share=st.lists(st.floats(0, 1), min_size=1, max_size=20),
-)  # fmt: skip
-def test_bins_cover_every_number(lower, span, integer, bins, share):
-    feature = Numeric(name="x", lower=lower, upper=lower + span, integer=integer)
-    grid = Grid(Schema(features=(feature,), label=LABEL), bins)
-    values = lower + np.array(share) * span
-    values = np.round(values) if integer else values
-    points = Encoding(grid.schema).encode(pd.DataFrame({"x": values}))
-    codes = grid.codes(points)
-    cells = grid.cells[0]
-    assert (cells.low[1:] > cells.high[:-1] - 1e-12).all()
-    slack = 1e-9
-    assert (points[:, 0] >= cells.low[codes[:, 0]] - slack).all()
-    assert (points[:, 0] <= cells.high[codes[:, 0]] + slack).all()
-    assert (grid.codes(grid.points(codes, np.random.default_rng(0))) == codes).all()
-
-
-def test_amounts_get_a_cell_for_nothing():
-    feature = Numeric(name="gain", lower=0, upper=99_999, integer=True)
-    grid = Grid(Schema(features=(feature,), label=LABEL), 64)
-    cells = grid.cells[0]
-    assert (cells.low[0], cells.high[0]) == (0, 0)
-    coarse = grid.merged(16)[0]
-    assert coarse.max() < 16
-    assert (coarse == 0).sum() == 1
-    assert (np.diff(coarse) >= 0).all()
-
-
-def test_images_have_no_grid():
-    pixels = Schema(features=(Pixels(name="p", height=2, breadth=2),), label=LABEL)
-    with pytest.raises(RequestError):
-        Grid(pixels, 8)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(1, 1e6))
@@ -72,17 +33,6 @@ def test_simplex_projection(values, total):
     inside = np.abs(np.array(values)) + 1
     inside *= total / inside.sum()
     np.testing.assert_allclose(to_simplex(inside, total), inside, rtol=1e-6)
-
-
-def test_pure_noise_is_not_believed_and_exact_counts_are():
-    rng = np.random.default_rng(0)
-    expected = np.full((2, 50), 100.0)
-    noise = rng.laplace(0, 50, expected.shape)
-    kept = believable(expected + noise, expected, 2 * 50**2)
-    assert np.abs(kept - expected).max() < 0.5 * np.abs(noise).max()
-    exact = rng.uniform(0, 200, expected.shape)
-    np.testing.assert_allclose(believable(exact, expected, 1e-6), exact, atol=1e-3)
-    assert shrinkage(noise, 2 * 50**2) < 0.3
 
 
 def measured(name, values, variance=1e-6):
@@ -162,20 +112,6 @@ def test_rows_that_contradict_themselves_are_less_likely(schema):
         assert more.mean() > 1.0
 
 
-def test_scores_are_normal_and_put_categories_in_the_order_of_what_they_say():
-    people = np.array([100.0, 300.0, 500.0, 100.0])
-    scores = normal_scores(people, np.arange(4))
-    assert (np.diff(scores) > 0).all()
-    assert people @ scores == pytest.approx(0, abs=1e-6)
-    assert 0.8 < people @ scores**2 / people.sum() < 1
-    table = np.array([[10.0, 80.0, 10.0], [60.0, 20.0, 20.0]])
-    (unordered,) = scores_of((table,), (0,))
-    odds = np.log(table[1] / table[0])
-    assert abs(np.corrcoef(np.argsort(np.argsort(unordered)), odds)[0, 1]) > 0.9
-    (with_missing,) = scores_of((table,), (2,))
-    assert with_missing[2] < with_missing[0] < with_missing[1]  # what is missing comes first
-
-
 def test_weights_are_learnt_beside_each_other_and_never_below_nothing():
     rng, rows = np.random.default_rng(0), 20_000
     labels = np.arange(rows) % 2
@@ -191,36 +127,6 @@ def test_weights_are_learnt_beside_each_other_and_never_below_nothing():
     assert abs(offsets[1] - offsets[0]) < 0.1
     against, _ = weights_of(told[:, :, [3]], labels)
     assert against == 0
-
-
-def test_weights_of_independent_features_are_near_one_for_any_number_of_classes():
-    rng, rows, share = np.random.default_rng(1), 30_000, np.array([[0.7, 0.2, 0.1]] * 3)
-    tables = [
-        np.stack([np.roll(each, shift) for each, shift in zip(share, order, strict=True)])
-        for order in ((0, 1, 2), (1, 1, 0))
-    ]
-    labels = np.arange(rows) % 3
-    told = []
-    for table in tables:
-        ladder = np.cumsum(table[labels], axis=1)
-        cells = (rng.random((rows, 1)) > ladder).sum(axis=1).clip(max=2)
-        told.append(np.log(table[:, cells]).T)
-    weights, _ = weights_of(np.stack(told, axis=2), labels)
-    np.testing.assert_allclose(weights, 1, atol=0.1)
-
-
-def test_the_class_sums_of_scores_make_tables_better(schema):
-    rng = np.random.default_rng(0)
-    exact = np.stack([1000 * np.exp(-((np.arange(12) - at) ** 2) / 20) for at in (4.0, 7.0)])
-    scores = normal_scores(exact.sum(axis=0), np.arange(12))
-    told = ScoreSums(scores, exact @ scores, 50.0**2)
-    alone, known = [], []
-    for _ in range(20):
-        noisy = exact + rng.laplace(scale=200, size=exact.shape)
-        for found, sums in ((alone, None), (known, told)):
-            made = class_tables(noisy, exact.sum(axis=1), 2 * 200**2, 12, exact.sum(axis=0), sums)
-            found.append(np.abs(made - exact).sum())
-    assert np.mean(known) < 0.8 * np.mean(alone)
 
 
 def test_noise_that_drowns_everything_still_gives_legal_rows(schema):
@@ -284,50 +190,6 @@ def test_a_small_class_keeps_what_tells_it_apart():
     assert np.abs(kept[1] - exact[1]).max() < 500
 
 
-def test_a_slope_over_many_bins_is_seen_through_noise_that_hides_each_bin():
-    rng = np.random.default_rng(1)
-    bins, scale = 40, 60.0
-    slope = np.linspace(0.6, 1.4, bins)
-    exact = np.stack([100 * (2 - slope), 100 * slope])
-    totals = exact.sum(axis=1)
-    off = {"smooth": 0.0, "bin by bin": 0.0}
-    for _ in range(20):
-        noisy = exact + rng.laplace(scale=scale, size=exact.shape)
-        for name, ordered in (("smooth", bins), ("bin by bin", 0)):
-            kept = class_tables(noisy, totals, 2 * scale**2, ordered)
-            assert (kept >= 0).all()
-            np.testing.assert_allclose(kept.sum(axis=1), totals)
-            ratio = kept[1] / np.maximum(kept.sum(axis=0), 1e-9)
-            seen = kept.sum(axis=0) > 0
-            off[name] += float(np.abs(ratio - slope / 2)[seen].mean())
-    assert off["smooth"] < 0.8 * off["bin by bin"]
-
-
-def test_a_feature_that_is_noise_alone_tells_no_class_from_another():
-    rng = np.random.default_rng(3)
-    exact = np.full((2, 12), [[900.0], [100.0]])
-    told = []
-    for _ in range(30):
-        noisy = exact + rng.laplace(scale=60, size=exact.shape)
-        tables = class_tables(noisy, exact.sum(axis=1), 2 * 60**2)
-        share = tables / tables.sum(axis=1, keepdims=True)
-        told.append(np.abs(np.log(share[1] / share[0])).mean())
-    assert np.median(told) < 0.1
-
-
-def test_raking_keeps_margins_and_odds():
-    rng = np.random.default_rng(4)
-    one, two = rng.random((3, 4)) + 0.2, rng.random((3, 5)) + 0.2
-    two *= (one.sum(axis=1) / two.sum(axis=1))[:, None]
-    dependence = rng.random((4, 5)) + 0.1
-    joint = rake(dependence, one, two, rounds=200)
-    np.testing.assert_allclose(joint.sum(axis=2), one, atol=1e-6)
-    np.testing.assert_allclose(joint.sum(axis=1), two, atol=1e-6)
-    odds = joint[:, 0, 0] * joint[:, 1, 1] / (joint[:, 0, 1] * joint[:, 1, 0])
-    expected = dependence[0, 0] * dependence[1, 1] / (dependence[0, 1] * dependence[1, 0])
-    np.testing.assert_allclose(odds, expected, rtol=1e-5)
-
-
 def test_the_density_adds_up_to_one(schema):
     """Over all cells of three features, in each class, with moments and without."""
     rows = random_rows(schema, 2000, seed=5)
@@ -340,16 +202,6 @@ def test_the_density_adds_up_to_one(schema):
         points = population.grid.points(codes, np.random.default_rng(0))
         whole = np.exp(population.log_density(points)).sum(axis=0)
         np.testing.assert_allclose(whole, 1, rtol=0.05 if moments else 1e-6)
-
-
-def test_frequencies_are_learnt_from_how_noisy_ones_lie():
-    """Most bits are rare and a few are frequent; the noise alone would blur both."""
-    rng = np.random.default_rng(2)
-    exact = np.where(np.arange(500) < 20, 0.9, 0.01)
-    noisy = exact + rng.laplace(scale=0.07, size=500)
-    likely = likely_frequencies(noisy, 0.07)
-    assert ((likely > 0) & (likely < 1)).all()
-    assert ((likely - exact) ** 2).mean() < 0.4 * ((noisy.clip(0, 1) - exact) ** 2).mean()
 
 
 def test_a_record_of_another_table_is_refused(schema):
@@ -378,9 +230,12 @@ def test_a_record_of_another_table_is_refused(schema):
         )
         with pytest.raises(VeilError):
             population_of(schema, whole)
+    pixels = Schema(features=(Pixels(name="p", height=2, breadth=2),), label=LABEL)
+    with pytest.raises(RequestError):
+        Grid(pixels, 8)
 
 
-def test_features_with_a_common_cause_are_found_through_noise_that_hides_every_pair():
+def test_dependence_is_found_through_noise_that_hides_every_pair():
     rng, features = np.random.default_rng(0), 24
     true = np.where(np.arange(features) < 12, 0.9, 0.0)
     cov, noise = np.outer(true, true), 0.3
@@ -391,9 +246,6 @@ def test_features_with_a_common_cause_are_found_through_noise_that_hides_every_p
     off = ~np.eye(features, dtype=bool)
     assert np.sqrt(((found - cov)[off] ** 2).mean()) < noise / 2
     assert not likely(noisy - cov, np.ones(features), noise).any()  # noise alone
-
-
-def test_a_single_pair_is_found_where_it_stands_out():
     noisy = np.zeros((12, 12))
     noisy[3, 7] = noisy[7, 3] = 0.5
     found = likely(noisy, np.ones(12), 0.05)

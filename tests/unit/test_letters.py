@@ -49,7 +49,7 @@ def test_no_number_of_a_letter_is_made_up(result, schema, language):
             assert float(number.replace(marks[0], "").replace(marks[1], ".")) in known
 
 
-def test_letters_of_every_status(result):
+def test_letters_of_every_status(result, schema):
     found = result.letter(first(result, "found"))
     assert found.startswith("Decision (loan): refused\n")
     assert "The decision would have been “granted” with" in found
@@ -69,9 +69,6 @@ def test_letters_of_every_status(result):
     assert "could not have been “granted”" in proved.letter(0)
     assert "nicht „granted“" in proved.letter(0, "de")
     assert "\n\n\n" not in found + missing + already + proved.letter(0)
-
-
-def test_a_letter_as_a_page_escapes_what_the_table_holds(result, schema):
     names = {"value_names": (("granted", "<b>yes & no</b>"),)}
     label = schema.label.model_copy(update=names)
     odd = replace(result, schema=schema.model_copy(update={"label": label}))
@@ -91,7 +88,7 @@ def test_a_mistake_in_a_template_names_file_and_line(result, tmp_path, template,
         result.letter(0, template=path)
 
 
-def test_a_template_of_ones_own(result, tmp_path):
+def test_a_template_of_ones_own(result, tmp_path, veil, schema):
     path = tmp_path / "mine.txt"
     path.write_text("{% for change in ways[0] %}{{ change.name }} {{ change.works }};{% endfor %}")
     query = first(result, "found")
@@ -101,9 +98,6 @@ def test_a_template_of_ones_own(result, tmp_path):
         result.letter(0, template=tmp_path / "none.txt")
     with pytest.raises(RequestError, match="there are: en, de"):
         result.letter(0, "fr")
-
-
-def test_no_letter_where_the_model_was_not_asked(veil, schema):
     unasked = Explainer(veil, guidance="surrogate").explain(
         random_rows(schema, 2), "granted", progress=False
     )
@@ -160,15 +154,12 @@ def test_the_schema_words_reasons(schema):
         Numeric(name="n", lower=0, upper=1, reason="two\nlines")
 
 
-def test_details_tell_everything(result):
+def test_details_tell_everything_and_travel(result):
     query = first(result, "found")
     told = result.details(query)
     for word in ("checked: exact", "log-odds", "Rule max_changes: 2", "Statement:", "stability"):
         assert word in told
     assert "Rule" in result.details(first(result, "not_found"))
-
-
-def test_what_is_put_off_travels_and_stays_in_place(result):
     import pickle
 
     again = pickle.loads(pickle.dumps(result))

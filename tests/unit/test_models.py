@@ -2,7 +2,6 @@ import pickle
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from asking import ask_frame, ask_points
@@ -20,7 +19,6 @@ from counterveil.errors import ModelError
 from counterveil.models import (
     CallableModel,
     EstimatorModel,
-    Rows,
     TorchModel,
     adapt,
     load_model,
@@ -66,39 +64,7 @@ def test_a_few_rows_get_the_answers_that_many_get(schema, points, layer):
     assert torch.autograd.grad(ask_points(model, asked).sum(), asked)[0].abs().sum() > 0
 
 
-def test_layers_with_hooks_are_called(schema, points):
-    module, seen = nn.Sequential(nn.Linear(schema.width, 2)), []
-    module[0].register_forward_hook(lambda *given: seen.append(1))
-    model = TorchModel(module, schema)
-    seen.clear()
-    with torch.no_grad():
-        ask_points(model, points[:3])
-    assert seen
-
-
-def test_rows_share_what_they_have_in_common(schema, rows):
-    encoding = Encoding(schema)
-    asked = Rows.of_frame(rows.head(6), encoding)
-    twice = asked.repeated(2)
-    assert twice.encoded[::2].tolist() == asked.encoded.tolist() == twice.encoded[1::2].tolist()
-    pd.testing.assert_frame_equal(twice.frame[::2].reset_index(drop=True), asked.frame)
-    cells = list(twice.cells)
-    cells[0], cells[4] = cells[0] + 1, cells[4][::-1]
-    changed = twice.with_cells(cells)
-    assert changed.frame["age"].tolist() == (twice.frame["age"] + 1).tolist()
-    assert np.array_equal(changed.encoded, encoding.encode(changed.frame))
-    assert not np.array_equal(changed.encoded, twice.encoded)
-
-
-def test_a_table_that_is_changed_later_does_not_change_rows(schema, rows):
-    table = rows.head(3).copy()
-    asked = Rows.of_frame(table, Encoding(schema))
-    before = asked.frame["age"].tolist()
-    table.loc[0, "age"] = 99
-    assert asked.frame["age"].tolist() == before
-
-
-def test_torch_model_is_copied_and_frozen(schema, model):
+def test_torch_modules_are_copied_frozen_and_called_whole(schema, model, points):
     module = nn.Sequential(nn.Linear(schema.width, 4), nn.Dropout(), nn.Linear(4, 2)).train()
     adapted = TorchModel(module, schema)
     assert module.training
@@ -106,9 +72,13 @@ def test_torch_model_is_copied_and_frozen(schema, model):
     point = torch.rand(1, schema.width, requires_grad=True)
     ask_points(adapted, point).sum().backward()
     assert point.grad is not None
-
-
-def test_convolutions_get_their_shape(schema):
+    module, seen = nn.Sequential(nn.Linear(schema.width, 2)), []
+    module[0].register_forward_hook(lambda *given: seen.append(1))
+    model = TorchModel(module, schema)
+    seen.clear()
+    with torch.no_grad():
+        ask_points(model, points[:3])
+    assert seen
     module = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.LazyLinear(2))
     module(torch.rand(1, 1, schema.width))
     assert TorchModel(module, schema, shape=(1, schema.width)).classes == 2
@@ -128,7 +98,7 @@ def test_one_output_within_0_and_1_is_ambiguous(schema, points):
     assert said == {"logits": {1}, "probabilities": {0}}
 
 
-def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, points):
+def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, points, model):
     classes = (rows.loan == "granted").astype(int)
     forest = LogisticRegression().fit(points.numpy(), classes)
     with pytest.raises(ModelError, match=r"--model-classes\), out of: refused,granted"):
@@ -143,9 +113,6 @@ def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, point
         EstimatorModel(forest, schema, classes=("refused", "later"))
     with pytest.raises(ModelError, match="answers 3 classes"):
         EstimatorModel(forest, schema, classes=("a", "b", "c"))
-
-
-def test_torch_columns_by_name(schema, model, points):
     straight = ask_points(TorchModel(model, schema), points)
     turned = ask_points(TorchModel(model, schema, classes=("granted", "refused")), points)
     torch.testing.assert_close(turned, straight.flip(1))
@@ -214,16 +181,9 @@ def test_models_that_do_not_fit(schema, rows, points):
     other = LogisticRegression().fit(points.numpy(), np.where(rows.loan == "granted", "up", "down"))
     with pytest.raises(ModelError, match="called otherwise than the schema's"):
         adapt(other, schema)
+    half = type("Half", (), {"predict_proba": lambda _, rows: np.full((len(rows), 2), 0.5)})()
     with pytest.raises(ModelError, match="another schema"):
-        adapt(EstimatorModel(three_free(), schema), schema.model_copy(update={"name": "other"}))
-
-
-def three_free():
-    class Estimator:
-        def predict_proba(self, rows):
-            return np.full((len(rows), 2), 0.5)
-
-    return Estimator()
+        adapt(EstimatorModel(half, schema), schema.model_copy(update={"name": "other"}))
 
 
 def test_files(schema, model, pipeline, points, rows, tmp_path):

@@ -3,21 +3,16 @@
 import numpy as np
 import pytest
 
-from counterveil.encoding import Encoding
-from counterveil.population.grid import Grid
 from counterveil.population.numbers import (
     ChosenCells,
-    Ladders,
     chosen_cells,
     denoised,
     ladder,
-    level_means,
     pooled_counts,
     shaped,
 )
-from counterveil.schema import Binary, Label, Numeric, Schema
+from counterveil.schema import Binary, Numeric
 
-LABEL = Label(name="y", classes=("no", "yes"))
 ROWS, NOISE = 20_000, 60.0
 KINDS = {
     "unit": Numeric(name="x", lower=0, upper=1),
@@ -116,15 +111,19 @@ def test_a_ladder_is_small_and_gives_zero_a_cell():
     assert not Binary(name="b", values=(0, 1)).is_wide
 
 
-def test_years_are_found_between_wide_bounds():
+def test_people_are_found_between_wide_bounds():
     rng = np.random.default_rng(1)
     feature = KINDS["years"]
     values = rng.integers(1990, 2021, size=ROWS)
     cells, counts = told(feature, values, rng)
     assert kolmogorov(drawn(feature, cells, counts, rng), values) < 0.05
-
-
-def test_amounts_with_negative_values_have_no_noise_for_tails():
+    rng = np.random.default_rng(4)
+    feature = KINDS["hours"]
+    values = np.where(rng.random(ROWS) < 0.47, 40, np.rint(rng.normal(40, 12, ROWS)).clip(1, 99))
+    cells, counts = told(feature, values, rng)
+    sample = drawn(feature, cells, counts, rng)
+    assert (sample == 40).mean() == pytest.approx((values == 40).mean(), abs=0.03)
+    assert kolmogorov(sample, values) < 0.05
     rng = np.random.default_rng(2)
     feature = KINDS["amount"]
     values = np.exp(rng.normal(10, 1.5, size=ROWS)) * rng.choice([-1, 1], p=[0.3, 0.7], size=ROWS)
@@ -136,27 +135,7 @@ def test_amounts_with_negative_values_have_no_noise_for_tails():
     assert counts[-1] == pytest.approx(ROWS / 4, abs=5 * NOISE)
 
 
-def test_one_value_that_half_of_all_share_is_found_between_wide_bounds():
-    rng = np.random.default_rng(4)
-    feature = KINDS["hours"]
-    values = np.where(rng.random(ROWS) < 0.47, 40, np.rint(rng.normal(40, 12, ROWS)).clip(1, 99))
-    cells, counts = told(feature, values, rng)
-    sample = drawn(feature, cells, counts, rng)
-    assert (sample == 40).mean() == pytest.approx((values == 40).mean(), abs=0.03)
-    assert kolmogorov(sample, values) < 0.05
-
-
-def test_most_amounts_may_be_zero():
-    rng = np.random.default_rng(5)
-    feature = Numeric(name="x", lower=-450_000, upper=550_000)
-    values = np.where(rng.random(ROWS) < 0.9, 0.0, np.exp(rng.normal(8, 1, ROWS)).clip(0, 99_999))
-    cells, counts = told(feature, values, rng)
-    points = cells.points(rng.choice(len(counts), size=ROWS, p=counts / counts.sum()), rng)
-    zero = encoded(feature, [0.0])[0, 0]
-    assert (points[:, 0] == zero).mean() == pytest.approx(0.9, abs=0.03)
-
-
-def test_cells_of_noise_come_out_nearly_empty_and_counts_add_up():
+def test_noise_alone_gives_nearly_empty_cells():
     rng = np.random.default_rng(6)
     exact = np.zeros(60)
     exact[20:30] = 2000
@@ -166,14 +145,6 @@ def test_cells_of_noise_come_out_nearly_empty_and_counts_add_up():
     assert found.sum() == pytest.approx(20_000)
     assert found[:18].sum() + found[32:].sum() < 1200
     assert abs(found - exact).sum() < abs(np.maximum(noisy, 0) - exact).sum() / 2
-
-
-def test_level_means_are_the_counts_themselves_where_there_is_no_noise():
-    counts = np.array([0.0, 5e3, 3e3, 7e3, 0.0])
-    np.testing.assert_allclose(level_means(counts, np.ones(5)), counts, atol=1)
-
-
-def test_nothing_but_noise_still_gives_cells_and_counts():
     rng = np.random.default_rng(7)
     for feature in KINDS.values():
         steps = ladder(feature)
@@ -201,29 +172,3 @@ def test_coarse_bins_hold_about_as_many_people_each():
     assert coarse[-2] < 8
     people = np.bincount(coarse[:-1], counts[:-1])
     assert people.max() < 2.5 * people.sum() / 8
-
-
-def test_ladders_of_a_table_count_rows_and_choose_the_cells_of_its_grid():
-    rng = np.random.default_rng(9)
-    features = (
-        Numeric(name="n", lower=0, upper=3, integer=True),
-        Numeric(name="m", lower=0, upper=1e6, missing=True),
-        Binary(name="b", values=(0, 1)),
-        Numeric(name="h", lower=1, upper=99, integer=True),
-    )
-    schema = Schema(features=features, label=LABEL)
-    points = np.zeros((500, Encoding(schema).width))
-    points[:, 1] = rng.random(500) ** 4
-    points[:, -1] = np.rint(rng.random(500) * 98) / 98
-    ladders = Ladders(schema, 12)
-    assert ladders.places == (1, 3)
-    counts = ladders.counts(Encoding(schema).compact(points))
-    assert counts.dtype == np.int64
-    assert counts.shape == (ladders.width,)
-    assert counts.sum() == 2 * 500  # each row in one cell of each ladder
-    chosen = ladders.chosen(counts.astype(float), 4.0, 500, 16)
-    grid = Grid(schema, 16, chosen)
-    assert grid.cells[1] is chosen[1]
-    assert grid.cells[0].count == 4
-    codes = grid.codes(points)
-    np.testing.assert_array_equal(grid.codes(grid.points(codes, rng)), codes)

@@ -16,19 +16,13 @@ def test_mixed_tables_are_searched_by_actions_and_all_others_by_algorithm_2():
     assert (image.prefer, image.method) == ("believable", "iterations")
     bits = options(can_believe=False, can_act=False)
     assert (bits.prefer, bits.method, bits.iterations) == ("nearest", "iterations", 300)
-
-
-@pytest.mark.parametrize("said", [{"iterations": 5}, {"keep": "last"}, {"polish": False}])
-def test_what_only_algorithm_2_knows_asks_for_it(said):
-    found = options(**said)
-    assert (found.prefer, found.method) == ("nearest", "iterations")
-    for other in ({"prefer": "believable"}, {"method": "actions"}):
-        with pytest.raises(RequestError, match="is for Algorithm 2"):
-            options(**said, **other)
-
-
-def test_the_surrogate_has_to_be_sure_of_the_nearest():
-    nearest = options("surrogate", prefer="nearest")
+    for said in ({"iterations": 5}, {"keep": "last"}, {"polish": False}):  # of Algorithm 2 alone
+        found = options(**said)
+        assert (found.prefer, found.method) == ("nearest", "iterations")
+        for other in ({"prefer": "believable"}, {"method": "actions"}):
+            with pytest.raises(RequestError, match="is for Algorithm 2"):
+                options(**said, **other)
+    nearest = options("surrogate", prefer="nearest")  # it has to be sure
     assert (nearest.margin, nearest.soft_margin, nearest.polish) == (SURE_SURROGATE, True, False)
     assert options("surrogate").margin == 0
     asked = options("surrogate", prefer="nearest", margin=0.7)

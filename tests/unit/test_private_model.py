@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 from asking import ask_frame
@@ -41,16 +40,6 @@ def test_it_answers_like_a_classifier(veil, schema, people):
     assert np.allclose(shares, veil.surrogate(points).softmax(dim=1).numpy(), atol=1e-6)
     assert "end-to-end, ε = 100; classes weigh equally" in repr(model)
     assert repr(model).startswith(f"PrivateModel('loans', veil {veil.digest[:12]}")
-
-
-def test_it_takes_every_kind_of_table(veil, schema, people):
-    model = veil.model()
-    wanted = model.predict_proba(people)
-    shuffled = people[people.columns[::-1]].assign(extra=1)
-    records = people.astype(object).where(people.notna(), None).to_dict("records")
-    for table in (shuffled, pa.Table.from_pandas(people), records):
-        assert np.array_equal(model.predict_proba(table), wanted)
-    assert np.allclose(model.predict_proba(records[3]), wanted[3:4], atol=1e-6)
 
 
 def test_wrong_rows_are_named(veil, people):
@@ -123,8 +112,6 @@ def test_an_onnx_file_is_one_by_the_standard(veil, schema, people, tmp_path):
         (shares,) = session.run(["probabilities"], {"encoded": encoded})
         assert np.allclose(shares, veil.model().predict_proba(people.head(count)), atol=1e-6)
 
-
-def test_onnx_knows_a_closed_list_of_operators():
     class Other(nn.Module):
         def forward(self, points):
             return torch.sin(points)

@@ -14,8 +14,7 @@ from counterveil import Explainer
 from counterveil.report import explanation_table
 from counterveil.schema import Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.results.refusals import NO_FURTHER, Opening, Status
-from counterveil.search.results.wording import DecidedBy
+from counterveil.search.results.refusals import Opening, Status
 from counterveil.service.answers import records
 from counterveil.terminal import out
 from results import explanations
@@ -100,15 +99,6 @@ def test_the_rule_that_is_in_the_way(given, words):
     assert f"It would become possible {words}" in said
     both = refused(opening=given, opened=QUERY | {"age": 45, "hours": 50}).text(0)
     assert both.endswith("for example with 45 for age and 50 for hours (62% sure).")
-
-
-def test_another_model_is_named():
-    private = refused(decided_by=DecidedBy.PRIVATE_MODEL).text(0)
-    assert private.startswith("The private model decides no. Proved: no row within the rules makes")
-    assert "makes it decide yes. Even with" in private
-    stands_in = refused(decided_by=DecidedBy.STAND_IN)
-    assert "The model says" not in stands_in.text(0)
-    assert "makes the veil's private model say yes." in stands_in.text(0)
 
 
 def test_tables_and_counts():
@@ -196,35 +186,9 @@ def asked(veil, model, schema):
     explainer = Explainer(veil, model)
     usual, given = explainer._builder, []
     explainer.__dict__["_builder"] = lambda *each: given.append(each) or usual(*each)
-    queries = random_rows(schema, 6, seed=3).set_axis(list("abcdef"))
-    explainer.explain(queries, k=2, max_changes=1, progress=False)
+    explainer.explain(random_rows(schema, 6, seed=3), k=2, max_changes=1, progress=False)
     request, found = given[0]
     return usual, request, replace(found, accepted=torch.zeros_like(found.accepted))
-
-
-def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model):
-    builder, request, found = asked
-    count, closest = 6, request.asked.encoded.astype(np.float32)
-    age = next(block for block in builder.components.encoding.blocks if block.feature.name == "age")
-    closest[:, age.at] = 1.0
-    opens = [Opening("max_changes", None, 0.7, closest[0], limit=1), *[None] * (count - 1)]
-    proved, asked_about = torch.tensor([True] * 3 + [False] * 3), torch.arange(count)
-    of_rows = {"closest": torch.from_numpy(closest), "opens": opens}
-    result = builder(request, replace(found, asked=asked_about, proved=proved, **of_rows))
-    assert result.status.tolist() == ["impossible", "not_found"] * 3 + ["not_found"] * 6
-    assert result.reason[0] == "proved: no row within the rules convinces the model"
-    assert result.reason[1] == NO_FURTHER
-    assert result.reason[6] == "no row with at most 1 change convinced the model"
-    assert result.closest.index.tolist() == list("abcdef")
-    assert set(result.closest["age"]) == {schema.feature("age").upper}
-    parts = builder.components
-    said = parts.model.ask(type(request.asked).of_frame(result.closest, parts.encoding)).exp()
-    wanted = said[torch.arange(count), request.batch.targets]
-    np.testing.assert_allclose(result.best_probability, wanted, rtol=1e-5)
-    assert result.asked.tolist() == list(range(count))
-    assert "if more than 1 feature might change" in result.text(0)
-    assert result.answer_of(0).refusal.opened[0][0] == "age"
-    assert builder(request, replace(found, says_why=False)).asked is None
 
 
 def test_a_proof_is_not_believed_against_the_model(asked):

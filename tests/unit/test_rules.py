@@ -15,7 +15,7 @@ from worlds import OF_FEATURES, rules_that_fit
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError, SchemaError
-from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
+from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Schema
 from counterveil.search.constraints.bounds import (
     ANY_NUMBER,
     Box,
@@ -48,7 +48,7 @@ def world_of(number):
 WORLDS = st.integers(0, 10**6).map(world_of)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(world=WORLDS, seed=st.integers(0, 10**6))
 def test_no_rule_is_ever_broken(world, seed):
     schema, contents, queries = world
@@ -65,7 +65,7 @@ def test_no_rule_is_ever_broken(world, seed):
         assert violations(schema, content, before, after) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(world=WORLDS)
 def test_a_query_may_always_stay(world):
     schema, contents, queries = world
@@ -132,6 +132,11 @@ def test_every_move_of_a_repair_keeps_the_rules(world, seed):
         ({"allowed": {"member": [1]}}, "'member' has no category 1; it has: no, yes"),
         ({"costs": {"age": 0}}, "costs: 'age' must be a positive number"),
         ({"costs": {"age": True}}, "costs: 'age' must be a positive number"),
+        ({"costs": {"age": 1e308}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": 5e-324}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": 10**400}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": float("nan")}}, "from 1e-6 to 1e6"),
+        ({"allowed": {"income": [0, 10**400]}}, "a number is too large"),
         ({"max_changes": 0}, "max_changes: must be a whole number from 1"),
         ({"max_changes": 1.5}, "max_changes: must be a whole number from 1"),
         ({"fixed": ["age"]}, "no rule 'fixed'; there are: immutable, direction"),
@@ -144,16 +149,6 @@ def test_rules_that_do_not_fit_are_refused_in_one_line(schema, content, words):
     assert "\n" not in str(caught.value)
 
 
-def test_pixels_can_only_be_immutable():
-    schema = Schema(
-        features=(Pixels(name="p", height=1, breadth=2),), label=Label(name="y", classes=(0, 1))
-    )
-    for content in ({"allowed": {"p": [0, 9]}}, {"direction": {"p": "increase"}}):
-        with pytest.raises(RequestError, match="'p' are pixels; they can only be immutable"):
-            Rules.of_mapping(content).tighten(schema)
-    assert Rules(immutable=["p"]).tighten(schema)[0].immutable
-
-
 def test_equal_rules_are_one(schema):
     one = Rules(immutable=["age"], allowed={"income": (1, 2)}, direction={})
     other = Rules.of_mapping({"immutable": ["age"], "allowed": {"income": [1, 2]}})
@@ -161,27 +156,6 @@ def test_equal_rules_are_one(schema):
     assert hash(one) == hash(other)
     assert one != Rules(immutable=["age"])
     assert one.and_immutable(["income"]).immutable == {"age", "income"}
-
-
-def test_a_sequence_needs_one_for_each_query(schema):
-    encoding = Encoding(schema)
-    points = encoding.encode(random_rows(schema, 4))
-    with pytest.raises(RequestError, match="rules: 2 of them for 4 queries"):
-        box_around(encoding, points, [Rules(), Rules()])
-    with pytest.raises(RequestError, match="rules must be Rules"):
-        box_around(encoding, points, [Rules(), None, Rules(), Rules()])
-
-
-def test_names_rules_and_immutable_add_up(schema):
-    encoding = Encoding(schema)
-    points = encoding.encode(random_rows(schema, 4))
-    both = box_around(encoding, points, Rules(immutable=["age", "income"]))
-    for box in (
-        box_around(encoding, points, immutable=["age", "income"]),
-        box_around(encoding, points, [Rules(immutable=["age"])] * 4, ["income"]),
-    ):
-        assert torch.equal(box.lower, both.lower)
-        assert torch.equal(box.upper, both.upper)
 
 
 def test_costs_and_limits_by_query(schema):
@@ -194,6 +168,7 @@ def test_costs_and_limits_by_query(schema):
     assert max_changes_of(rules, 2)[0] > 1000
     assert column_costs(encoding, None, 2) is None
     assert max_changes_of(rules[0], 2) is None
+    assert max_changes_of(Rules(max_changes=10**400), 2).tolist() == [ANY_NUMBER] * 2
 
 
 def linked_schema(**changes):
@@ -262,11 +237,9 @@ def test_linked_features_move_together_or_stay():
 
 def test_a_box_is_nobody_elses():
     encoding = Encoding(linked_schema())
-    query = encoding.encode(
-        pd.DataFrame({"education": ["ba"], "years": [1], "graduate": ["no"], "hours": [1.0]})
-    )
-    before = box_around(encoding, query)
-    changed = box_around(encoding, query)
+    cells = {"education": ["ba"], "years": [1], "graduate": ["no"], "hours": [1.0]}
+    query = encoding.encode(pd.DataFrame(cells))
+    before, changed = (box_around(encoding, query) for _ in range(2))
     changed.lower.fill_(7)
     changed.upper.fill_(7)
     after = box_around(encoding, query)
@@ -274,23 +247,22 @@ def test_a_box_is_nobody_elses():
     assert torch.equal(after.upper, before.upper)
 
 
-def test_parts_of_every_kind(schema):
-    wide = Schema(
-        features=(*schema.features, Pixels(name="p", height=1, breadth=3)), label=schema.label
-    )
-    snap = Snap(Encoding(wide))
-    assert snap.parts == 11
-    expected = [0, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 8, 9, 10]
-    assert snap.part_of_column.tolist() == expected
-    assert snap.feature_of_part.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
-
-
-def test_many_queries_of_few_rules_at_once(schema):
+def test_rules_of_all_queries_and_of_each(schema):
     encoding = Encoding(schema)
-    points = np.repeat(encoding.encode(random_rows(schema, 10)), 1000, axis=0)
+    points = encoding.encode(random_rows(schema, 4))
+    with pytest.raises(RequestError, match="rules: 2 of them for 4 queries"):
+        box_around(encoding, points, [Rules(), Rules()])
+    with pytest.raises(RequestError, match="rules must be Rules"):
+        box_around(encoding, points, [Rules(), None] * 2)
+    both = box_around(encoding, points, Rules(immutable=["age", "income"]))
+    for how in ((None, ["age", "income"]), ([Rules(immutable=["age"])] * 4, ["income"])):
+        box = box_around(encoding, points, *how)
+        assert torch.equal(box.lower, both.lower)
+        assert torch.equal(box.upper, both.upper)
+    points = np.repeat(points, 1000, axis=0)
     few = [Rules(immutable=["income"]), Rules(allowed={"income": (2, 4)})]
-    box = box_around(encoding, points, few * 5000)
-    assert torch.equal(box.upper[1::2, 1], torch.full((5000,), 0.4))
+    box = box_around(encoding, points, few * 2000)
+    assert torch.equal(box.upper[1::2, 1], torch.full((2000,), 0.4))
     np.testing.assert_allclose(box.upper[0::2, 1], points[0::2, 1], atol=1e-7)
 
 
@@ -303,25 +275,6 @@ def test_snap_compiles_as_one_piece(schema, linked):
     box = Box(*ends, queries=snap(wild.flip(0), Box(*ends)) if linked else None)
     compiled = torch.compile(lambda points: snap(points, box), backend="eager", fullgraph=True)
     assert torch.equal(compiled(wild), snap(wild, box))
-
-
-@pytest.mark.parametrize(
-    ("rules", "words"),
-    [
-        ({"costs": {"age": 1e308}}, "from 1e-6 to 1e6"),
-        ({"costs": {"age": 5e-324}}, "from 1e-6 to 1e6"),
-        ({"costs": {"age": 10**400}}, "from 1e-6 to 1e6"),
-        ({"costs": {"age": float("nan")}}, "from 1e-6 to 1e6"),
-        ({"allowed": {"income": [0, 10**400]}}, "a number is too large"),
-    ],
-)
-def test_numbers_that_no_computer_holds(rules, words):
-    with pytest.raises(RequestError, match=words):
-        Rules.of_mapping(rules)
-
-
-def test_a_limit_beyond_all_numbers_is_no_limit():
-    assert max_changes_of(Rules(max_changes=10**400), 2).tolist() == [ANY_NUMBER] * 2
 
 
 def test_numbers_out_of_a_table_are_numbers():

@@ -10,15 +10,13 @@ AGE = {"kind": "numeric", "name": "age", "lower": 0, "upper": 9}
 KIND = {"kind": "categorical", "name": "c", "categories": ["x", "z"]}
 
 
-def test_json_round_trip(schema, tmp_path):
+def test_json_round_trip_and_families(schema, tmp_path):
     with pytest.raises(SchemaError, match="no schema at"):
         Schema.load(tmp_path / "s.json")
     schema.save(tmp_path / "s.json")
     assert Schema.load(tmp_path / "s.json") == schema
     assert schema.to_json() == Schema.from_json(schema.to_json()).to_json()
 
-
-def test_families():
     def family(*features):
         return Schema(features=features, label=Label(name="y", classes=(0, 1))).family
 
@@ -27,6 +25,9 @@ def test_families():
     assert family(Binary(name="b"), Binary(name="c")) == "binary"
     assert family(Binary(name="b"), pixels) == "mixed"
     assert pixels.columns == ("p0", "p1", "p2", "p3", "p4", "p5")
+    with pytest.raises(SchemaError, match="'age': lower: Field required"):
+        Numeric(name="age", upper=3)
+    assert Categorical(name="c", categories=("x",), missing=True).width == 2
 
 
 @pytest.mark.parametrize(
@@ -63,12 +64,6 @@ def test_contradictions_are_said_in_one_line(change, words):
 def test_what_is_not_a_schema(text):
     with pytest.raises(SchemaError):
         Schema.from_json(text)
-
-
-def test_features_validate_when_built_by_hand():
-    with pytest.raises(SchemaError, match="'age': lower: Field required"):
-        Numeric(name="age", upper=3)
-    assert Categorical(name="c", categories=("x",), missing=True).width == 2
 
 
 DEGREE = {"kind": "categorical", "name": "degree", "categories": ["low", "high"], "missing": True}
@@ -126,20 +121,6 @@ def test_links_that_contradict_the_schema(links, words):
     with pytest.raises(SchemaError, match=words) as caught:
         Schema.from_json(json.dumps({"label": LABEL, "features": features, "links": links}))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("values", [[[[1], "a"]], [[{}, "a"]], [[None, 1]], [1], {"a": [1]}, "x"])
-def test_link_values_that_are_none(values):
-    content = {
-        "label": {"name": "y", "classes": [0, 1]},
-        "features": [
-            {"kind": "categorical", "name": "c", "categories": ["a", "b"]},
-            {"kind": "binary", "name": "d"},
-        ],
-        "links": [{"source": "c", "derived": "d", "values": values}],
-    }
-    with pytest.raises(SchemaError):
-        Schema.from_json(json.dumps(content))
 
 
 def test_levels_of_pixels_are_bounded():

@@ -2,14 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from rows import random_rows
 
-from counterveil import Explainer
 from counterveil.errors import SchemaError
 from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
@@ -106,7 +104,7 @@ def test_wrong_names_are_refused_in_one_line(given, words):
     assert "\n" not in str(caught.value)
 
 
-def test_only_whole_numbers_have_names():
+def test_names_belong_to_whole_values_and_are_unlike():
     Numeric(name="n", lower=0, upper=5, integer=True, value_names={0: "none"})
     with pytest.raises(SchemaError, match="no value 9"):
         Numeric(name="n", lower=0, upper=5, integer=True, value_names={9: "nine"})
@@ -114,9 +112,6 @@ def test_only_whole_numbers_have_names():
         Numeric(name="n", lower=0, upper=5, value_names={1: "one"})
     with pytest.raises(SchemaError, match="no value 3"):
         Pixels(name="p", height=1, breadth=2, value_names={3: "three"})
-
-
-def test_no_two_columns_are_called_the_same():
     label = Label(name="y", classes=(0, 1), label="decision")
     one = Binary(name="a", label="member")
     for other in (Binary(name="member"), Binary(name="b", label="member")):
@@ -126,7 +121,7 @@ def test_no_two_columns_are_called_the_same():
         Schema(features=(Binary(name="a", label="decision"),), label=label)
 
 
-def test_answers_are_told_with_names(result):
+def test_what_is_said_has_names(result):
     told = result.text(0)
     assert told.startswith("The model says refused. It would say yes, granted (90% sure) if ")
     assert "monthly income were 7.5 instead of 1" in told
@@ -137,9 +132,6 @@ def test_answers_are_told_with_names(result):
     assert result.text(1).startswith("The model says refused. No way to yes, granted was found")
     assert result.text(2) == "The model already says yes, granted; nothing needs to change."
     assert set(result.summary()["target"]) == {"yes, granted"}
-
-
-def test_pages_pictures_and_the_terminal_have_names(result):
     page = result.to_html()
     rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td><b>(.*?)</b></td></tr>", page)
     assert ("monthly income", "1", "7.5") in rows
@@ -172,17 +164,6 @@ def test_frames_and_files_keep_the_names_of_the_table(result, tmp_path):
     table = pd.read_csv(tmp_path / "x.csv")
     assert set(table["target"]) == {"granted"}
     assert set(table["housing"]) == {"rent", "own"}
-
-
-def test_a_class_can_be_asked_for_by_its_name(named, veil, model):
-    explainer = Explainer(replace(veil, schema=named), model)
-    queries = random_rows(named, 4, seed=2)
-    for asked in ("yes, granted", ["yes, granted", "refused"] * 2):
-        usual = "granted" if isinstance(asked, str) else ["granted", "refused"] * 2
-        found, wanted = (
-            explainer.explain(queries, each, progress=False) for each in (asked, usual)
-        )
-        assert found.target.tolist() == wanted.target.tolist()
 
 
 def test_what_has_a_comma_is_quoted_in_a_sentence(schema):

@@ -5,20 +5,16 @@ import torch
 from rows import random_rows
 
 from counterveil.encoding import Encoding
-from counterveil.errors import RequestError
 from counterveil.models import Rows, adapt
-from counterveil.schema import Label
 from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.paper.algorithm2 import (
     LEARNING_RATE,
-    NearestAccepted,
     SearchObjective,
     Weights,
     minimise,
-    select_targets,
 )
 from counterveil.search.paper.moves import GreedyRepair, Polish
 from counterveil.search.paper.student import distil, legal_rows
@@ -55,58 +51,6 @@ def test_the_papers_coefficients():
     assert Weights.of("binary") == Weights(1, 0.5, 10)
 
 
-def test_the_target_is_the_runner_up_or_the_class_asked_for():
-    log_proba = torch.tensor([[0.2, 0.5, 0.3], [0.7, 0.1, 0.2]]).log()
-    label = Label(name="y", classes=("a", "b", "c"))
-    assert select_targets(log_proba, None, label).tolist() == [2, 2]
-    assert select_targets(log_proba, "b", label).tolist() == [1, 1]
-    assert select_targets(log_proba, ["c", "a"], label).tolist() == [2, 0]
-    with pytest.raises(RequestError, match="no class 'd'"):
-        select_targets(log_proba, ["a", "d"], label)
-
-
-def test_iterations_lower_the_objective_from_the_prototype(objective):
-    start = objective.no_perturbation
-    assert torch.equal(minimise(objective, 0), start)
-    delta = minimise(objective, 150)
-    assert delta.isfinite().all()
-    assert objective(delta).mean() < objective(start).mean()
-
-
-class Bowls:
-    """An objective whose rows are independent bowls: each has its own centre and steepness."""
-
-    def __init__(self, centres, steepness):
-        self.centres, self.steepness = centres, steepness
-        self.no_perturbation = torch.zeros_like(centres)
-
-    def __call__(self, delta):
-        return (self.steepness * (delta - self.centres) ** 2).sum(dim=1)
-
-    def counterfactual(self, delta):
-        return delta
-
-    def select(self, indices):
-        return Bowls(self.centres[indices], self.steepness[indices])
-
-
-def test_rows_at_rest_drop_out_and_the_others_go_on_as_if_alone():
-    generator = torch.Generator().manual_seed(0)
-    centres = 3 * torch.randn(12, 4, generator=generator, dtype=torch.float64)
-    steepness = torch.rand(12, 4, generator=generator, dtype=torch.float64) + 0.1
-    bowls = Bowls(centres, steepness)
-    seen = []
-    found = minimise(bowls, 2000, look=lambda indices, points: seen.append(len(indices)))
-    assert seen[0] == 12
-    assert seen == sorted(seen, reverse=True)
-    assert len({*seen}) > 2  # they drop out one after the other
-    assert len(seen) < 200  # all of them came to rest before the last iteration
-    torch.testing.assert_close(found, centres, atol=0.3, rtol=0)
-    for index in range(12):
-        alone = minimise(bowls.select([index]), 2000, look=lambda indices, points: None)
-        torch.testing.assert_close(found[[index]], alone)
-
-
 def test_the_search_is_adams(objective):
     delta = objective.no_perturbation.requires_grad_(True)
     adam = torch.optim.Adam([delta], LEARNING_RATE)
@@ -114,31 +58,6 @@ def test_the_search_is_adams(objective):
         (delta.grad,) = torch.autograd.grad(objective(delta).sum(), delta)
         adam.step()
     torch.testing.assert_close(minimise(objective, 8), delta.detach(), rtol=1e-5, atol=1e-5)
-
-
-def test_the_nearest_accepted_row_on_the_way_is_kept(objective, schema):
-    snap, queries = Snap(Encoding(schema)), objective.queries.clone()
-    queries[:, 1] = 0.2  # income
-    objective = replace(objective, queries=queries)
-    nearest = NearestAccepted(objective, snap, lambda rows, targets: rows[:, 1] - 0.5)
-    far, near = queries.clone(), queries.clone()
-    far[:, 1], near[:, 1] = 1.0, 0.6
-    refused = queries.clone()
-    refused[:, 1] = 0.4
-    some = torch.arange(0, len(queries), 2)
-    for points in (far, refused, near, far):
-        nearest.look(some, points[some])
-    kept = nearest.or_else(refused)
-    torch.testing.assert_close(kept[some, 1], torch.full((len(some),), 0.6))
-    assert torch.equal(kept[1::2], refused[1::2])
-
-
-def test_search_respects_the_box_on_the_way(objective, schema):
-    encoding = Encoding(schema)
-    box = box_around(encoding, objective.queries.double().numpy(), immutable=["income"])
-    bounded = replace(objective, box=box)
-    found = bounded.counterfactual(minimise(bounded, 20))
-    torch.testing.assert_close(found[:, 1], objective.queries[:, 1])
 
 
 def test_polish_gives_back_what_is_not_needed(objective, model, schema):

@@ -64,22 +64,20 @@ def number_alone(number):
     return Schema(label=Label(name="y", classes=(0, 1)), features=(number,))
 
 
-def test_a_column_has_its_own_name_before_that_of_people():
+def test_a_column_has_its_own_name_before_that_of_people(tmp_path):
     both = pd.DataFrame([{**SHOWN, "income": 500}])
     assert Encoding(NAMED).encode(both)[0, 0] == 0.25
     assert Encoding(NAMED).encode(both[both.columns[::-1]])[0, 0] == 0.25
-
-
-def test_records_may_use_different_names():
     rows = Rows.of_frame([SHOWN, OWN, SHOWN], Encoding(NAMED))
     assert rows.frame.to_dict("records") == [OWN] * 3
-
-
-def test_no_column_of_the_schema_is_carried_along(tmp_path):
     table = pd.DataFrame([{**SHOWN, "key": "x", "loan": 1}])
     assert list(carried(table, NAMED).columns) == ["key"]
     table.assign(key="007").to_csv(tmp_path / "q.csv", index=False)
     assert read_table(tmp_path / "q.csv", NAMED).key.tolist() == ["007"]
+    assert NAMED.column_called("home") == "home"  # found once, and kept
+    (home,) = (each for each in NAMED.features if each.name == "home")
+    other = NAMED.model_copy(update={"features": (home.model_copy(update={"label": "a roof"}),)})
+    assert other.column_called("a roof") == "home"
 
 
 def test_rules_may_have_the_names_of_people():
@@ -105,13 +103,6 @@ def test_rules_may_have_the_names_of_people():
         "children <= income",
     ]
     said.tighten(NAMED)
-
-
-def test_a_copy_of_a_schema_knows_its_own_names():
-    assert NAMED.column_called("home") == "home"  # found once, and kept
-    (home,) = (each for each in NAMED.features if each.name == "home")
-    other = NAMED.model_copy(update={"features": (home.model_copy(update={"label": "a roof"}),)})
-    assert other.column_called("a roof") == "home"
 
 
 def test_explain_takes_them_everywhere(schema, veil, model):
@@ -176,13 +167,10 @@ def test_of_private_rows_nothing_like_a_value_is_said():
         private.encode([{**SHOWN, "monthly income": 1e6}])
 
 
-def test_each_bad_row_has_an_offer_of_its_own():
+def test_bad_rows_and_columns_have_offers_of_their_own():
     told = Encoding(NAMED).bad_rows([{**SHOWN, "home": "rnt"}, {**SHOWN, "home": "onw"}])
     assert "did you mean 'rent'" in told[0]
     assert "did you mean 'own'" in told[1]
-
-
-def test_a_column_that_is_missing_is_offered_by_what_is_like_it():
     row = {name: value for name, value in OWN.items() if name != "region"}
     with pytest.raises(DataError, match="'region' is missing from the table; it has 'regoin'"):
         Encoding(NAMED).encode([{**row, "regoin": 2}])

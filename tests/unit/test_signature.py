@@ -14,22 +14,13 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_pair_of_files(tmp_path):
-    key = SigningKey.new("Privacy office")
-    public = key.save(tmp_path / "new" / "office.key")
-    assert public == tmp_path / "new" / "office.pub"
-    assert mode(tmp_path / "new" / "office.key") == 0o600
-    assert mode(public) == 0o644
-    assert public.read_text().count("\n") == 1
-    assert public.read_text().endswith(" Privacy office\n")
-    assert SigningKey.load(tmp_path / "new" / "office.key") == key
-    assert PublicKey.load(public) == key.public
+def test_a_key_is_never_overwritten_or_left_half(tmp_path, monkeypatch):
+    key = SigningKey.new("a")
+    public = key.save(tmp_path / "a.key")
+    assert (mode(tmp_path / "a.key"), mode(public)) == (0o600, 0o644)
+    assert SigningKey.load(tmp_path / "a.key") == key
     assert open_key(public) == ("public key", key.public)
-    assert open_key(tmp_path / "new" / "office.key") == ("signing key", key.public)
-
-
-def test_a_key_is_never_overwritten(tmp_path):
-    SigningKey.new("a").save(tmp_path / "a.key")
+    assert open_key(tmp_path / "a.key") == ("signing key", key.public)
     before = (tmp_path / "a.key").read_bytes()
     with pytest.raises(RequestError, match="never overwritten"):
         SigningKey.new("b").save(tmp_path / "a.key")
@@ -43,9 +34,6 @@ def test_a_key_is_never_overwritten(tmp_path):
         SigningKey.new("b").save(tmp_path / "link.key")
     with pytest.raises(RequestError, match="is for the public key"):
         SigningKey.new("b").save(tmp_path / "b.pub")
-
-
-def test_half_a_pair_is_not_left_behind(tmp_path, monkeypatch):
     usual = os.open
 
     def full(path, *options):
@@ -54,23 +42,9 @@ def test_half_a_pair_is_not_left_behind(tmp_path, monkeypatch):
         return usual(path, *options)
 
     monkeypatch.setattr("os.open", full)
-    with pytest.raises(RequestError, match=r"cannot write .*a\.pub: full"):
-        SigningKey.new("a").save(tmp_path / "a.key")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_signing_key_does_not_show(tmp_path):
-    key = SigningKey.new("a")
-    key.save(tmp_path / "a.key")
-    secret = (tmp_path / "a.key").read_text().split()[1]
-    assert secret not in repr(key)
-    assert repr(key.raw) not in repr(key)
-    assert secret not in (tmp_path / "a.pub").read_text()
-    with pytest.raises(RequestError, match="keep it secret") as caught:
-        PublicKey.load(tmp_path / "a.key")
-    assert secret not in str(caught.value)
-    with pytest.raises(RequestError, match="cannot sign"):
-        SigningKey.load(tmp_path / "a.pub")
+    with pytest.raises(RequestError, match=r"cannot write .*half\.pub: full"):
+        SigningKey.new("a").save(tmp_path / "half.key")
+    assert not [*tmp_path.glob("half*")]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +71,7 @@ def test_names_that_are_refused(name):
         SigningKey.new(name)
 
 
-def test_a_signature_is_under_one_manifest_and_one_name():
+def test_a_signature_is_under_one_manifest_and_one_name(tmp_path):
     key = SigningKey.new("Privacy office")
     signature = key.sign(b"manifest")
     assert signature.holds_for(b"manifest")
@@ -106,6 +80,17 @@ def test_a_signature_is_under_one_manifest_and_one_name():
     assert not renamed.holds_for(b"manifest")
     assert SigningKey.new("Privacy office").public != key.public
     assert key.sign(b"manifest") == signature
+    key = SigningKey.new("a")
+    key.save(tmp_path / "a.key")
+    secret = (tmp_path / "a.key").read_text().split()[1]
+    assert secret not in repr(key)
+    assert repr(key.raw) not in repr(key)
+    assert secret not in (tmp_path / "a.pub").read_text()
+    with pytest.raises(RequestError, match="keep it secret") as caught:
+        PublicKey.load(tmp_path / "a.key")
+    assert secret not in str(caught.value)
+    with pytest.raises(RequestError, match="cannot sign"):
+        SigningKey.load(tmp_path / "a.pub")
 
 
 def test_a_key_under_which_anybody_can_sign_is_refused(tmp_path):

@@ -10,8 +10,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import VeilError
 from counterveil.population import population_of
 from counterveil.population.grid import Grid
-from counterveil.population.marginals import chosen_grid
-from counterveil.population.spikes import Slices, with_spikes
+from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema
 
@@ -76,26 +75,6 @@ def test_percentiles_jump_at_a_spike(record):
     assert shares[at].max() - shares[at].min() == pytest.approx(0.3, abs=0.04)
 
 
-def test_every_row_is_in_one_slice_of_each_number(record):
-    points = Encoding(SCHEMA).encode(people(np.random.default_rng(2), 300))
-    slices = Slices(chosen_grid(SCHEMA, record))
-    counts = slices.counts(Encoding(SCHEMA).compact(points))
-    assert slices.places == (0, 1, 2)
-    assert [part.sum() for part in slices.parts(counts).values()] == [300, 300, 300]
-    for place, cells in zip(slices.places, slices.cells, strict=True):
-        assert (cells.low <= cells.high).all()
-        assert (np.diff(cells.low) > 0).all()
-        bins = chosen_grid(SCHEMA, record).cells[place]
-        assert (slices.bin_of[place] == bins.codes(cells_in_the_middle(cells))).all()
-
-
-def cells_in_the_middle(cells):
-    middle = (cells.low + cells.high) / 2
-    if cells.step:
-        middle = cells.low
-    return np.stack([middle, np.zeros(len(middle))], axis=1)[:, : 1 + cells.missing]
-
-
 def test_a_plan_that_drowns_does_not_look_for_spikes():
     plan = make_plan(SCHEMA, 500, Budget(0.1))
     assert plan.shares[-1] is None
@@ -107,22 +86,3 @@ def test_a_record_with_slices_of_another_schema_is_refused(record):
     other = SCHEMA.model_copy(update={"features": SCHEMA.features[:2]})
     with pytest.raises(VeilError, match="does not fit"):
         population_of(other, record)
-
-
-def test_pieces_are_parted_at_spikes_and_keep_their_weight():
-    pieces = [(0.0, 0.5, 1.0), (0.5, 1.0, 3.0)]
-    parted = with_spikes(pieces, [0.25, 0.5, 1.0], np.array([0.1, 0.2, 0.3]), 0.0)
-    assert sum(weight for *_, weight in parted) == pytest.approx(4.0)
-    assert [(low, high) for low, high, _ in parted] == [
-        (0.0, 0.25), (0.25, 0.25), (0.25, 0.5), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0),
-    ]  # fmt: skip
-    assert [weight for low, high, weight in parted if low == high] == pytest.approx([0.4, 0.8, 1.2])
-
-
-def test_whole_numbers_are_parted_between_values():
-    parted = with_spikes([(0.0, 0.4, 5.0)], [0.2], np.array([0.5]), 0.1)
-    ends = [end for low, high, _ in parted for end in (low, high)]
-    assert ends == pytest.approx([0.0, 0.1, 0.2, 0.2, 0.3, 0.4])
-    assert [weight for *_, weight in parted] == pytest.approx([1.0, 3.0, 1.0])
-    alone = with_spikes([(0.2, 0.2, 2.0)], [0.2], np.array([0.5]), 0.1)
-    assert alone == [(0.2, 0.2, pytest.approx(2.0))]

@@ -1,6 +1,5 @@
 """What a statement says in words, the tail of the privacy loss, and the budget of a model."""
 
-import doctest
 import math
 
 import numpy as np
@@ -10,10 +9,12 @@ from pydantic import ValidationError
 from counterveil.curator.noise import calibrate
 from counterveil.errors import BudgetError, RequestError
 from counterveil.pages import TEMPLATES
-from counterveil.privacy import Access, Budget, Level, ModelBudget, Rho, Statement, budget
+from counterveil.privacy import Access, Budget, Level, ModelBudget, Rho, Statement
 from counterveil.privacy.consistency import gaussian_delta
 from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 from counterveil.text_rules import LONGEST, check_text
+
+RECORD = {"unit": "record", "relation": "replace-one"}
 
 
 def gaussian(l2, scale, epsilon=0.05, delta=5e-7):
@@ -44,15 +45,19 @@ def draws(scale, size, rng):
     return rng.choice(values, p=weights / weights.sum(), size=size)
 
 
-def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(budget).failed == 0
-
-
-def test_a_pure_promise_in_words():
+def test_a_promise_in_words():
     said = " ".join(promise(0.1, 0.0, laplace(16, 0.1)).text().split())
     assert "at most exp(0.1) times its probability with any other version." in said
     assert "Nothing that is seen can move the odds between two versions of one unit" in said
     assert "except with" not in said
+    idle = promise(0.1, 1e-6, laplace(16, 0.1))
+    assert idle.loss_tail(0.1) == 0
+    assert "No noise needed the δ: nothing that is seen can move the odds" in idle.text()
+    nothing = Statement(level=Level.NONE, mechanism="paper", epsilon=0.1)
+    assert nothing.promise == ()
+    assert nothing.loss_tail(100.0) == 1
+    assert "probability" not in nothing.text()
+    assert nothing.composed_with(ModelBudget(1.0, **RECORD)) is nothing
 
 
 def test_a_promise_with_delta_is_not_said_to_hold_but_for_delta():
@@ -66,12 +71,6 @@ def test_a_promise_with_delta_is_not_said_to_hold_but_for_delta():
     exact = 0.5 * math.erfc((0.1 - rho) / 2 / math.sqrt(rho))
     assert exact == pytest.approx(42e-6, rel=0.05)  # the normal's tail: 42 times δ, not δ
     assert exact < made.loss_tail(0.1) < 15 * exact
-
-
-def test_delta_that_no_noise_needed():
-    made = promise(0.1, 1e-6, laplace(16, 0.1))
-    assert made.loss_tail(0.1) == 0
-    assert "No noise needed the δ: nothing that is seen can move the odds" in made.text()
 
 
 def test_the_tail_of_what_cannot_be_computed_is_the_general_one():
@@ -89,13 +88,6 @@ def test_delta_of_steps_that_are_not_listed_may_have_been_needed():
     assert "No noise needed" not in made.text()
     nearly_never = promise(100.0, 1e-6, gaussian(1.0, 5.0, 100.0, 1e-6))
     assert "more than exp(100) is at most 1e-300" in nearly_never.text()
-
-
-def test_nothing_is_promised_without_a_guarantee():
-    made = Statement(level=Level.NONE, mechanism="paper", epsilon=0.1)
-    assert made.promise == ()
-    assert made.loss_tail(100.0) == 1
-    assert "probability" not in made.text()
 
 
 @pytest.mark.parametrize("scale", [0.7, 3.0, 25.0])
@@ -149,18 +141,19 @@ def concentrated(rho):
     )  # fmt: skip
 
 
-def test_readings_in_rho_in_words():
+def test_readings_in_rho():
+    """In words and on a page, and their tail is that of their sum."""
     made = promise(0.75, 1e-9, concentrated(0.005), concentrated(0.002))
-    said = made.text()
+    page = TEMPLATES.get_template("parts.html").module.promise
+    said, shown = made.text(), str(page(made, "unsigned"))
     assert "sensitivity L1 16, ρ 0.005" in said
     assert "The ρ of these readings add up to 0.007. A mechanism of this ρ" in said
-    assert "add up" not in promise(0.1, 0.0, laplace(16, 0.1)).text()
-    later = made.composed_with(ModelBudget(0.2, 1e-7, **RECORD))
-    assert later.composition == made.composition
-
-
-def test_the_tail_of_readings_in_rho_is_that_of_their_sum():
-    made = promise(0.75, 1e-9, concentrated(0.005), concentrated(0.002))
+    for words in ("<th>ρ</th>", "<td>0.005</td>", "The ρ of these readings add up to 0.007."):
+        assert words in shown
+    pure = promise(0.1, 0.0, laplace(16, 0.1))
+    assert "add up" not in pure.text()
+    assert "ρ" not in str(page(pure, "unsigned"))
+    assert made.composed_with(ModelBudget(0.2, 1e-7, **RECORD)).composition == made.composition
     one = promise(0.75, 1e-9, concentrated(0.007))
     for loss in (0.1, 0.5, 0.75):
         assert made.loss_tail(loss) == pytest.approx(one.loss_tail(loss))
@@ -179,18 +172,24 @@ def test_a_reading_spends_epsilon_or_rho():
     assert concentrated(0.1).model_dump()["rho"] == 0.1
 
 
-RECORD = {"unit": "record", "relation": "replace-one"}
-
-
 def test_a_budget_of_the_same_kind_is_added():
     made = promise(0.1, 1e-6, laplace(16, 0.1)).composed_with(ModelBudget(0.2, 1e-7, **RECORD))
     assert made.level is Level.COMPOSED
     assert made.epsilon >= 0.1 + 0.2  # rounded up
     assert made.delta == pytest.approx(1.1e-6)
-    assert (
-        made.accesses[-1].sensitivity == "declared ε = 0.2, δ = 1e-07 for one record, replace-one"
-    )
+    assert "declared ε = 0.2, δ = 1e-07 for one record" in made.accesses[-1].sensitivity
     assert "whether the target model's declared budget is true" in made.exclusions
+    with pytest.raises(TypeError):
+        ModelBudget(1.0)
+    with pytest.raises(RequestError, match="unit='record' or 'person'"):
+        promise(0.5, 0.0).composed_with(Budget(1.0))
+    for wrong in ({**RECORD, "unit": "row"}, {**RECORD, "relation": "replace"}):
+        with pytest.raises(RequestError, match="must be '"):
+            ModelBudget(1.0, **wrong)
+    with pytest.raises(RequestError, match="finite"):
+        ModelBudget(math.inf, **RECORD)
+    with pytest.raises(BudgetError):
+        ModelBudget(1.0, 1.0, **RECORD)
 
 
 def test_add_remove_is_two_steps():
@@ -226,57 +225,21 @@ def test_sums_that_promise_nothing_are_refused():
         promise(1e308, 0.0).composed_with(ModelBudget(1e308, **RECORD))
 
 
-def test_a_budget_without_unit_and_relation_is_refused():
-    with pytest.raises(TypeError):
-        ModelBudget(1.0)
-    with pytest.raises(RequestError, match="unit='record' or 'person'"):
-        promise(0.5, 0.0).composed_with(Budget(1.0))
-    for wrong in ({**RECORD, "unit": "row"}, {**RECORD, "relation": "replace"}):
-        with pytest.raises(RequestError, match="must be '"):
-            ModelBudget(1.0, **wrong)
-    with pytest.raises(RequestError, match="finite"):
-        ModelBudget(math.inf, **RECORD)
-    with pytest.raises(BudgetError):
-        ModelBudget(1.0, 1.0, **RECORD)
-
-
-def test_where_nothing_is_guaranteed_nothing_is_added():
-    made = Statement(level=Level.NONE, mechanism="paper", epsilon=1.0)
-    assert made.composed_with(ModelBudget(1.0, **RECORD)) is made
-
-
 @pytest.mark.parametrize(
     "text", ["a\x1b[2J", "a\rb", "\ud800", "a\x85b", "a\u2028b", "\x00", "a\x7f"]
 )
 def test_texts_that_cannot_be_stored_or_printed(text):
     with pytest.raises(ValueError, match="a text holds"):
         check_text(text)
-    with pytest.raises(ValidationError):
-        Access(what=text, mechanism="m", sensitivity="s")
-    with pytest.raises(ValidationError):
-        Statement(level=Level.NONE, mechanism="paper", epsilon=1, reasons=(text,))
-
-
-def test_texts_that_can():
-    for text in ("", "é", "日本", "two\nlines\tand a tab", "می\u200cخواهم", "x" * LONGEST):
-        check_text(text)
+    for said in ({"what": text}, {"what": "a", "epsilon": -1.0}):
+        with pytest.raises(ValidationError):
+            Access(mechanism="m", sensitivity="s", **said)
+    for reasons in ((text,), ("x",) * 101):
+        with pytest.raises(ValidationError):
+            Statement(level=Level.NONE, mechanism="paper", epsilon=1, reasons=reasons)
+    for sound in ("", "é", "日本", "two\nlines\tand a tab", "می\u200cخواهم", "x" * LONGEST):
+        check_text(sound)
     with pytest.raises(ValueError, match="U\\+000A"):
         check_text("two\nlines", one_line=True)
     with pytest.raises(ValueError, match="more than 10000 characters"):
         check_text("x" * (LONGEST + 1))
-
-
-def test_statements_have_bounded_lists():
-    with pytest.raises(ValidationError):
-        Statement(level=Level.NONE, mechanism="paper", epsilon=1, reasons=("x",) * 101)
-    with pytest.raises(ValidationError):
-        Access(what="a", mechanism="m", sensitivity="s", epsilon=-1.0)
-
-
-def test_a_page_shows_rho_only_where_it_is_stated():
-    page = TEMPLATES.get_template("parts.html").module.promise
-    shown = str(page(promise(0.75, 1e-9, concentrated(0.005)), "unsigned"))
-    assert "<th>ρ</th>" in shown
-    assert "<td>0.005</td>" in shown
-    assert "The ρ of these readings add up to 0.005." in shown
-    assert "ρ" not in str(page(promise(0.1, 0.0, laplace(16, 0.1)), "unsigned"))

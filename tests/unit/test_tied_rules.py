@@ -7,16 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns.exhaustive import every_value
 from campaigns.random_rules import draw_record, draw_rules, draw_schema, frame_of
 from campaigns.rule_judge import NO_RULES, violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
+from worlds import rules_that_fit
 
 from counterveil import Explainer, Rules
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
+from counterveil.schema import Categorical, Label, Link, Numeric, Pixels, Schema
 from counterveil.schema.columns import arrays_of
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.decoding import Given, decode_answers
@@ -30,95 +32,41 @@ LABEL = Label(name="y", classes=(0, 1))
 # --- Ties against brute force, on tiny domains ---
 
 
-def tiny_world(dice):
-    """A schema of a few values, rules, and a query."""
-    schema = tiny_schema(dice)
-    return schema, *tiny_rules(schema, dice)
+RULES = ("immutable", "direction", "allowed", "steps", "relations", "together", "only_one",
+         "transitions")  # fmt: skip
 
 
-def tiny_schema(dice):
-    features = []
-    for place in range(dice.randint(2, 3)):
-        low = dice.randint(0, 2)
-        features.append(
-            Numeric(
-                name=f"n{place}",
-                lower=low,
-                upper=low + dice.randint(2, 5),
-                integer=True,
-                missing=dice.random() < 0.3,
-                direction=dice.choice(("any", "any", "increase", "decrease")),
-            )
-        )
-    if dice.random() < 0.7:
-        missing = dice.random() < 0.3
-        category = Categorical(name="c", categories=("x", "y", "z"), missing=missing)
-        features.append(dice.choice((Binary(name="b"), category)))
-    return Schema(features=tuple(features), label=LABEL)
+def small_world(dice):
+    """A schema of few rows, a query, and rules as JSON has them."""
+    while (schema := draw_schema(dice, small=True)).links:
+        continue
+    return schema, draw_record(schema, dice), rules_that_fit(schema, dice, RULES)
 
 
-def tiny_rules(schema, dice):
-    features, names = schema.features, [feature.name for feature in schema.features]
-    numbers = [feature.name for feature in features if feature.is_one_number]
-    rules = {
-        "immutable": [name for name in names if dice.random() < 0.15],
-        "direction": {},
-        "allowed": {
-            each.name: [dice.randint(int(each.lower), int(each.upper)), int(each.upper)]
-            for each in features
-            if each.name in numbers and dice.random() < 0.3
-        },
-        "steps": {name: dice.choice((2, 3)) for name in numbers if dice.random() < 0.3},
-        "relations": [
-            [one, dice.choice(("<=", "<=", "==")), two, *dice.choice(([], [-1], [1], [2]))]
-            for one, two in (dice.sample(numbers, 2) for _ in range(dice.randint(0, 3)))
-        ],
-        "together": [dice.sample(names, dice.randint(2, len(names)))]
-        if dice.random() < 0.6
-        else [],
-        "only_one": [dice.sample(names, 2) for _ in range(dice.choice((0, 0, 0, 1, 2)))],
-        "transitions": {
-            each.name: [dice.choices(each.values, k=2) for _ in range(dice.randint(0, 3))]
-            for each in features
-            if each.values and dice.random() < 0.4
-        },
-    }
-    query = {feature.name: dice.choice(values_of(feature, True)) for feature in features}
-    return rules, query
-
-
-def values_of(feature, missing):
-    known = feature.values or range(int(feature.lower), int(feature.upper) + 1)
-    return [*known] + [None] * (missing and feature.missing)
-
-
-def every_row(schema, query, name=None, value=None):
-    """All rows of a tiny schema that make nothing unknown; with one value given."""
-    lists = [
-        [value] if feature.name == name else values_of(feature, query[feature.name] is None)
-        for feature in schema.features
-    ]
+def every_row(schema, query, **fixed):
+    """All rows of a small schema that make nothing unknown; with one value given."""
     names = [feature.name for feature in schema.features]
+    lists = [
+        [fixed[each.name]] if each.name in fixed
+        else every_value(each) + [None] * (query[each.name] is None)
+        for each in schema.features
+    ]  # fmt: skip
     return (dict(zip(names, values, strict=True)) for values in itertools.product(*lists))
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(4))
 def test_whatever_is_possible_is_found(part):
     """Rows are settled if any row keeps the rules; and what is pinned stays, if that can be."""
     settled = 0
-    for seed in range(part * 30, part * 30 + 30):
+    for seed in range(part * 50, part * 50 + 50):
         dice = random.Random(seed)
-        schema, content, query = tiny_world(dice)
-        try:
-            rules = Rules.of_mapping(content)
-            rules.tighten(schema)
-        except RequestError:
-            continue
+        schema, query, content = small_world(dice)
+        rules = Rules.of_mapping(content)
         encoding, snap = Encoding(schema), Snap(Encoding(schema))
         points = encoding.encode(frame_of(schema, [query]))
         box, own = box_around(encoding, points, rules), torch.tensor(points).float()
         block = dice.choice(encoding.blocks)
-        value = dice.choice(values_of(block.feature, False))
+        value = dice.choice(every_value(block.feature))
         pinned = torch.zeros_like(own, dtype=torch.bool)
         pinned[:, block.at] = True
         moved = own.clone()
@@ -131,13 +79,11 @@ def test_whatever_is_possible_is_found(part):
             kept = not violations(schema, content, query, row)
             assert bool(box.ties_held(rows)) == kept, (seed, query, row, content)
             if not kept:
-                others = (
-                    violations(schema, content, query, other) for other in every_row(schema, query)
-                )
-                assert all(others), (seed, query, row, content)
+                others = every_row(schema, query)
+                assert all(violations(schema, content, query, each) for each in others), seed
             settled += kept
         if value != query[block.feature.name]:
-            rows = every_row(schema, query, block.feature.name, value)
+            rows = every_row(schema, query, **{block.feature.name: value})
             if not all(violations(schema, content, query, other) for other in rows):
                 assert row[block.feature.name] == value, (seed, query, row, content)
     assert settled > 20
@@ -145,17 +91,11 @@ def test_whatever_is_possible_is_found(part):
 
 def test_rows_are_settled_alike_alone_and_beside_others():
     """Whatever rules the others have."""
-    dice, compared = random.Random(5), 0
+    dice = random.Random(5)
     for seed in range(8):
-        schema, rules, queries = tiny_schema(dice), [], []
-        for _ in range(30):
-            content, query = tiny_rules(schema, dice)
-            try:
-                rules.append(Rules.of_mapping(content))
-                rules[-1].tighten(schema)
-                queries.append(query)
-            except RequestError:
-                del rules[len(queries) :]
+        schema, *_ = small_world(dice)
+        queries = [draw_record(schema, dice) for _ in range(30)]
+        rules = [Rules.of_mapping(rules_that_fit(schema, dice, RULES)) for _ in queries]
         encoding, snap = Encoding(schema), Snap(Encoding(schema))
         points = encoding.encode(frame_of(schema, queries))
         wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(seed))
@@ -164,48 +104,37 @@ def test_rows_are_settled_alike_alone_and_beside_others():
             part = slice(number, number + 1)
             alone = box_around(encoding, points[part], each)
             assert torch.equal(snap(wild[part], alone, wild[part] > 0.8), together[part]), number
-            compared += 1
-    assert compared > 60
 
 
 # --- Steps ---
 
 
 def stepped_schema():
-    return Schema(
-        features=(
-            Numeric(name="credit", lower=100, upper=2950, step=500),
-            Numeric(name="rate", lower=0, upper=1, missing=True),
-            Numeric(name="months", lower=1, upper=60, integer=True, direction="increase"),
-        ),
-        label=LABEL,
+    features = (
+        Numeric(name="credit", lower=100, upper=2950, step=500),
+        Numeric(name="rate", lower=0, upper=1, missing=True),
+        Numeric(name="months", lower=1, upper=60, integer=True, direction="increase"),
     )
+    return Schema(features=features, label=LABEL)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_numbers_that_change_are_multiples_of_their_steps(seed):
-    schema, rng = stepped_schema(), np.random.default_rng(seed)
+def test_numbers_that_change_are_multiples_of_their_steps():
+    schema, rng = stepped_schema(), np.random.default_rng(0)
     encoding, snap = Encoding(schema), Snap(Encoding(schema))
-    queries = pd.DataFrame(
-        {
-            "credit": rng.uniform(100, 2950, 30),
-            "rate": np.where(rng.random(30) < 0.3, np.nan, rng.random(30)),
-            "months": rng.integers(1, 61, 30),
-        }
-    )
-    rules = Rules(steps={"rate": 0.1, "months": 12, "credit": 1000})
-    points = encoding.encode(queries)
+    rate = np.where(rng.random(600) < 0.3, np.nan, rng.random(600))
+    cells = {"credit": rng.uniform(100, 2950, 600), "rate": rate}
+    queries = pd.DataFrame({**cells, "months": rng.integers(1, 61, 600)})
+    steps = {"rate": 0.1, "months": 12, "credit": 1000}
+    points, rules = encoding.encode(queries), Rules(steps=steps)
     box = box_around(encoding, points, rules)
-    generator = torch.Generator().manual_seed(seed)
-    wild = torch.rand(points.shape, generator=generator) * 1.4 - 0.2
+    wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(0)) * 1.4 - 0.2
     wild[:, 2] = (wild[:, 2] > 0.9).float()  # seldom missing
     found = snap(wild, box)
     assert not snap.broken(found, box).any()
     torch.testing.assert_close(snap(found, box), found)
     answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
-    steps = {**NO_RULES, "steps": {"rate": 0.1, "months": 12, "credit": 1000}}
     for query, row in zip(plain_rows(queries), plain_rows(answers), strict=True):
-        assert violations(schema, steps, query, row) == []
+        assert violations(schema, {**NO_RULES, "steps": steps}, query, row) == []
     decimals = answers["rate"].dropna()[(answers["rate"] != queries["rate"])]
     assert (decimals == decimals.round(1)).all()  # 0.3, not 0.30000000000000004
     assert (answers["credit"] != queries["credit"]).any()
@@ -228,33 +157,17 @@ def test_a_step_is_measured_from_zero_and_the_own_value_may_stay():
 # --- Relations in original units ---
 
 
-def far_apart(names, rows, seconds, **second):
-    """A schema of three numbers of very different ranges, and queries.
-
-    `seconds`: the cells of the second number; `second`: what else is said of it.
-    """
-    ends, rng = ((0, 7), (-3, 1000), (0, 3_000_000)), np.random.default_rng(0)
-    features = [
-        Numeric(name=name, lower=low, upper=high, **(second if place == 1 else {}))
-        for place, (name, (low, high)) in enumerate(zip(names, ends, strict=True))
-    ]
-    cells = rng.uniform(0, 7, rows), seconds(rng), rng.uniform(0, 3_000_000, rows)
-    return Schema(features=tuple(features), label=LABEL), pd.DataFrame(
-        dict(zip(names, cells, strict=True))
-    )
-
-
 def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
-    schema, queries = far_apart(
-        ["a", "b", "c"],
-        40,
-        lambda rng: np.where(rng.random(40) < 0.4, np.nan, rng.uniform(-3, 1000, 40)),
-        missing=True,
-    )
-    encoding = Encoding(schema)
-    rules = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")])
-    points = encoding.encode(queries)
-    box, snap = box_around(encoding, points, rules), Snap(encoding)
+    rng, ends = np.random.default_rng(0), {"a": 7, "b": 1000, "c": 3_000_000}
+    features = [
+        Numeric(name=name, lower=0, upper=top, missing=name == "b") for name, top in ends.items()
+    ]
+    schema = Schema(features=tuple(features), label=LABEL)
+    queries = pd.DataFrame({name: rng.uniform(0, top, 40) for name, top in ends.items()})
+    queries["b"] = queries["b"].mask(rng.random(40) < 0.4)
+    encoding, snap = Encoding(schema), Snap(Encoding(schema))
+    rules, points = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")]), encoding.encode(queries)
+    box = box_around(encoding, points, rules)
     wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(1))
     wild[:, 2] = torch.tensor(points[:, 2]).float()  # what is missing stays missing
     found = snap(wild, box)
@@ -268,9 +181,12 @@ def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
 
 
 def test_offsets_are_in_original_units_and_hold_exactly():
-    schema, queries = far_apart(
-        ["net pay", "net", "net-2"], 60, lambda rng: rng.integers(-3, 1001, 60), integer=True
-    )
+    rng, ends = np.random.default_rng(0), {"net pay": 7, "net": 1000, "net-2": 3_000_000}
+    features = [
+        Numeric(name=name, lower=-3, upper=top, integer=top == 1000) for name, top in ends.items()
+    ]
+    schema = Schema(features=tuple(features), label=LABEL)
+    queries = pd.DataFrame({name: rng.integers(-3, top + 1, 60) for name, top in ends.items()})
     encoding = Encoding(schema)
     rules = Rules(relations=["net pay == net + 0.1", "net-2 <= net-2000", ("net", "<=", "net-2")])
     assert [str(each) for each in rules.relations_of(schema)] == [
@@ -288,78 +204,12 @@ def test_offsets_are_in_original_units_and_hold_exactly():
     answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
     np.testing.assert_allclose(answers["net pay"], answers["net"] + 0.1, rtol=1e-14)
     assert (answers["net-2"] <= answers["net pay"] + 2.25 + 1e-12).all()
-    assert (answers["net pay"].map(lambda pay: len(str(pay))) == 3).all()  # 4.1, no float noise
+    assert (answers["net pay"].map(lambda pay: len(str(abs(pay)))) == 3).all()  # 4.1
     changed = np.ones((60, 3), dtype=bool)
     cells = [[frame[name].to_numpy() for name in frame] for frame in (queries, answers)]
     assert Given(encoding, *cells, changed).keep(rules).all()
     cells[1][2] = cells[1][2] + 10.0
     assert not Given(encoding, *cells, changed).keep(rules).all()
-
-
-def test_of_a_group_only_one_changes():
-    schema = Schema(
-        features=(
-            Numeric(name="hours", lower=0, upper=100),
-            Categorical(name="job", categories=("x", "y"), missing=True),
-            Binary(name="b"),
-        ),
-        label=LABEL,
-    )
-    encoding, snap = Encoding(schema), Snap(Encoding(schema))
-    queries = pd.DataFrame({"hours": [40.0] * 4, "job": ["x", "x", "x", None], "b": [0] * 4})
-    points = encoding.encode(queries)
-    rules = Rules(only_one=[["job", "hours"], ["hours", "b"]])
-    box, own = box_around(encoding, points, rules), torch.tensor(points).float()
-    wanted, pinned = own.clone(), torch.zeros_like(own, dtype=torch.bool)
-    wanted[:, 0] = torch.tensor([0.9, 0.9, 0.9, 0.4])
-    wanted[:, 2], wanted[:, 1] = 1.0, 0.0
-    wanted[3, 3] = 0.0
-    pinned[1, 0] = True
-    wanted[2, 4] = 1.0
-    assert box.ties_held(wanted).tolist() == [False, False, False, True]
-    rows = snap(wanted, box, pinned)
-    assert box.ties_held(rows).all()
-    found = encoding.decode(rows.double().numpy())
-    assert found["hours"].round(3).tolist() == [40.0, 90.0, 40.0, 40.0]
-    assert found["job"].tolist() == ["y", "x", "y", "y"]
-    assert found["b"].tolist() == [0, 0, 1, 0]
-    changed = np.array([[True, True, False], [True, False, True], [False, True, True]])
-    cells = [queries.head(3)[name].to_numpy() for name in queries]
-    assert Given(encoding, cells, cells, changed).keep(rules).tolist() == [False, False, True]
-
-
-def test_transitions_say_who_may_go_where():
-    schema = Schema(
-        features=(
-            Categorical(name="status", categories=("a", "b", "c"), missing=True),
-            Categorical(
-                name="rank", categories=(1, 2, 3), ordered=True, direction="increase", allowed=(3,)
-            ),
-            Binary(name="member", values=("no", "yes")),
-        ),
-        label=LABEL,
-    )
-    rules = Rules(
-        transitions={
-            "status": [["a", "b"], ["b", "c"]],
-            "rank": [[1, 2], [1, 3], [2, 1]],
-            "member": [("yes", "no")],
-        }
-    )
-    frame = pd.DataFrame(
-        {"status": ["a", "b", "c", None], "rank": [1, 2, 3, 2], "member": ["no", "yes"] * 2}
-    )
-    encoding = Encoding(schema)
-    box = box_around(encoding, encoding.encode(frame), rules)
-    assert box.ties is None
-    assert box.upper[:, :4].tolist() == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
-    assert box.upper[:, 4:7].tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
-    assert box.lower[:, 7].tolist() == [0, 0, 0, 0]
-    assert box.upper[:, 7].tolist() == [0, 1, 0, 1]
-    same = Rules.of_mapping({"transitions": {"member": [["yes", "no"], ["yes", "no"]]}})
-    assert same == Rules(transitions={"member": [("yes", "no")]})
-    assert hash(same) == hash(Rules(transitions={"member": [("yes", "no")]}))
-    assert same != Rules(transitions={"member": [("no", "yes")]})
 
 
 def test_transitions_close_the_ways_of_what_follows():
@@ -385,9 +235,12 @@ def test_rules_with_other_offsets_are_others():
     read = Rules(relations=["a <= b + 1", ("a", "==", "c", 2)])
     again = Rules(**{**dict(read), "max_changes": 2})
     assert again.relations == ("a <= b + 1", Relation("a", "==", "c", 2.0))
+    same = Rules.of_mapping({"transitions": {"m": [["y", "n"], ["y", "n"]]}})
+    assert same == Rules(transitions={"m": [("y", "n")]}) != Rules(transitions={"m": [("n", "y")]})
+    assert hash(same) == hash(Rules(transitions={"m": [("y", "n")]}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_rows_that_hold_keep_the_rules_when_they_are_given_out(seed):
     """And who has no reason to move may stay, whatever is allowed."""
@@ -441,47 +294,19 @@ def stays(schema, **rules):
     return {feature.name for feature in Rules(**rules).tighten(schema) if feature.immutable}
 
 
-def test_only_what_may_change_changes():
+def test_rules_only_tighten_the_schema():
     schema = linked_schema()
     assert stays(schema, may_change=["income"]) == {"education", "years", "bonus", "p"}
     assert stays(schema, may_change=["education"]) == {"income", "bonus", "p"}
     assert stays(schema, may_change=["years", "income"]) == {"bonus", "p"}
     rules = Rules(may_change=["years", "income"], immutable=["income"])
     assert rules.held(schema) == {"income", "bonus", "p"}
-
-
-def test_a_group_of_which_one_must_stay_stays_as_a_whole_unless_that_is_missing():
-    schema = Schema(
-        features=(
-            Numeric(name="a", lower=0, upper=10),
-            Numeric(name="b", lower=0, upper=10, missing=True),
-            Categorical(name="c", categories=("x", "y"), missing=True),
-        ),
-        label=LABEL,
-    )
-    encoding, snap = Encoding(schema), Snap(Encoding(schema))
-    frame = pd.DataFrame({"a": [2.0, 2.0, 2.0], "b": [5.0, 5.0, None], "c": ["x", None, "y"]})
-    points = encoding.encode(frame)
-    wanted = torch.tensor(points).float()
-    wanted[:, 0] = 0.8
-    for rules, moves in (
-        (Rules(together=[["a", "b", "c"]]), [True, True, True]),
-        (Rules(together=[["a", "b", "c"]], immutable=["c"]), [False, True, False]),
-        (Rules(together=[["a", "b"]], immutable=["b"]), [False, False, True]),
-        (Rules(together=[["a", "b"]], direction={"b": "increase"}), [True, True, True]),
-        (Rules(together=[["a", "b"]], direction={"b": "decrease"}), [False, False, True]),
-        (
-            Rules(together=[["a", "b"]], direction={"a": "increase", "b": "decrease"}),
-            [False, False, True],
-        ),
-    ):
-        box = box_around(encoding, points, rules)
-        found = encoding.decode(snap(wanted, box).double().numpy())
-        way = found[["a", "b"]].to_numpy()[:2] - [2.0, 5.0]
-        way = np.where(np.abs(way) > 1e-5, np.sign(way), 0.0)
-        assert (way[:, 0] != 0).tolist() == moves[:2], rules
-        assert (found["a"][2] > 2.1) == moves[2], rules
-        assert (way[:, 0] == way[:, 1]).all()
+    schema = stepped_schema()
+    assert Rules(steps={"credit": 1000}).tighten(schema)[0].step == 1000
+    with pytest.raises(RequestError, match="the schema has steps of 500; use a multiple of that"):
+        Rules(steps={"credit": 750}).tighten(schema)
+    with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
+        Rules(steps={"months": 1.5}).tighten(schema)
 
 
 def test_a_group_is_given_back_as_a_whole():
@@ -506,37 +331,20 @@ def test_a_group_is_given_back_as_a_whole():
         ({"steps": {"education": 2}}, "steps: 'education' is no number; leave its step out"),
         ({"steps": {"p": 2}}, "steps: 'p' is no number"),
         ({"steps": {"years": 2}}, "steps: 'years' follows 'education'; leave its step out"),
-        (
-            {"steps": {"income": 30}, "allowed": {"income": [31, 59]}},
-            "steps: 'income': no multiple of 30 is within 31 to 59; use a smaller step, or make it",
-        ),
+        ({"steps": {"income": 30}, "allowed": {"income": [31, 59]}}, "no multiple of 30 is within"),
         ({"relations": "income<=bonus"}, "relations: must be a list of lists such as"),
         ({"relations": [["income", "<="]]}, "relations: each must be a list such as"),
         ({"relations": [["income", ">=", "bonus"]]}, "the sign must be <= or ==; name the smaller"),
-        (
-            {"relations": [["education", "<=", "income"]]},
-            "relations: education <= income: 'education' is no number; relations are between",
-        ),
-        (
-            {"relations": [["income", "<=", "years", -10], ["bonus", "<=", "income", -15]]},
-            "bonus <= income - 15 can never hold, because 'bonus' is at least 0 and 'income' at mo",
-        ),
-        (
-            {"relations": ["income <= bonus - 1", "bonus <= years", "years <= income + 0.5"]},
-            "income <= bonus - 1 and bonus <= years and years <= income [+] 0.5 can never hold tog",
-        ),
-        (
-            {"relations": ["years == income + 0.5"], "steps": {"income": 1}},
-            "relations: income and years must be equal: give all of them the same step, or none",
-        ),
-        (
-            {"relations": ["bonus == income + 3"], "steps": {"income": 2, "bonus": 2}},
-            "relations: bonus and income: the offset must be a multiple of 2, as the numbers are",
-        ),
-        (
-            {"relations": [["income", "<=", "bonus", "1"]]},
-            "relations: 'income' <= 'bonus': the offset must be a number up to 1e15",
-        ),
+        ({"relations": [["education", "<=", "income"]]}, "'education' is no number; relations are"),
+        ({"relations": [["income", "<=", "years", -10], ["bonus", "<=", "income", -15]]},
+         "bonus <= income - 15 can never hold, because 'bonus' is at least 0"),
+        ({"relations": ["income <= bonus - 1", "bonus <= years", "years <= income + 0.5"]},
+         "bonus - 1 and bonus <= years and years <= income [+] 0.5 can never hold tog"),
+        ({"relations": ["years == income + 0.5"], "steps": {"income": 1}},
+         "income and years must be equal: give all of them the same step, or none"),
+        ({"relations": ["bonus == income + 3"], "steps": {"income": 2, "bonus": 2}},
+         "bonus and income: the offset must be a multiple of 2"),
+        ({"relations": [["income", "<=", "bonus", "1"]]}, "the offset must be a number up to 1e15"),
         ({"relations": ["income bonus"]}, "relations: 'income bonus' is not understood; write a"),
         ({"relations": ["incom <= bonus"]}, "no feature 'incom'; .* did you mean 'income'"),
         ({"relations": ["income >= bonus"]}, "the sign must be <= or ==; name the smaller"),
@@ -546,47 +354,30 @@ def test_a_group_is_given_back_as_a_whole():
         ({"together": ["income", "bonus"]}, "together: each group must be a list of feature names"),
         ({"together": {"income": "bonus"}}, "together: must be a list of groups"),
         ({"together": [["income", "bonos"]]}, "together: no feature 'bonos'"),
-        (
-            {"together": [["income", "bonus"], ["bonus", "education"]]},
-            "together: 'bonus' is in two groups; make them one",
-        ),
+        ({"together": [["income", "bonus"], ["bonus", "education"]]}, "'bonus' is in two groups"),
         ({"together": [["income", "years"]]}, "together: 'years' follows 'education'; name that"),
-        ({"together": [["income", "p"]]}, "together: 'p' are pixels; they can only be immutable"),
-        (
-            {"only_one": [["income", "bonus"]], "together": [["bonus", "education", "income"]]},
-            "only_one: income, bonus must change together; leave one out",
-        ),
+        *(({rule: said}, "'p' are pixels; they can only be immutable") for rule, said in {
+            "together": [["income", "p"]], "allowed": {"p": [0, 9]}, "direction": {"p": "increase"},
+        }.items()),
+        ({"only_one": [["income", "bonus"]], "together": [["bonus", "education", "income"]]},
+         "only_one: income, bonus must change together; leave one out"),
         ({"transitions": ["education"]}, "transitions: must say something for each feature"),
         ({"transitions": {"education": "ba"}}, "'education' must be a list of pairs such as"),
         ({"transitions": {"education": [["ba", None]]}}, "'education' must be a list of pairs"),
         ({"transitions": {"educaton": []}}, "transitions: no feature 'educaton'.*'education'"),
-        (
-            {"transitions": {"education": [["ba", "schol"]]}},
-            "'education' has no value 'schol'; it has: school, ba, ma; did you mean 'school'",
-        ),
-        (
-            {"transitions": {"income": [[1, 2]]}},
-            "transitions: 'income' is a number; .*: use steps, allowed or direction",
-        ),
+        ({"transitions": {"education": [["ba", "schol"]]}},
+         "'education' has no value 'schol'; it has: school, ba, ma; did you mean 'school'"),
+        ({"transitions": {"income": [[1, 2]]}}, "'income' is a number; .*: use steps, allowed or"),
         ({"transitions": {"p": [[1, 2]]}}, "transitions: 'p' are pixels"),
         ({"may_change": "income"}, "may_change: must be a list of feature names"),
         ({"may_change": []}, "may_change: names no feature; name those that may change"),
         ({"may_change": ["agee"]}, "may_change: no feature 'agee'"),
     ],
-)
+)  # fmt: skip
 def test_rules_that_contradict_are_refused_in_one_line(content, words):
     with pytest.raises(RequestError, match=words) as caught:
         Rules.of_mapping(content).tighten(linked_schema())
     assert "\n" not in str(caught.value)
-
-
-def test_a_step_of_the_schema_is_only_made_coarser():
-    schema = stepped_schema()
-    assert Rules(steps={"credit": 1000}).tighten(schema)[0].step == 1000
-    with pytest.raises(RequestError, match="the schema has steps of 500; use a multiple of that"):
-        Rules(steps={"credit": 750}).tighten(schema)
-    with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
-        Rules(steps={"months": 1.5}).tighten(schema)
 
 
 # --- Answers ---
@@ -625,11 +416,12 @@ def explainers(explainer, veil):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "search",
-    [{}, {"k": 2}, {"prefer": "nearest"}, {"method": "iterations", "iterations": 30}],
-    ids=str,
-)
-@pytest.mark.parametrize("decides", ["model", "private model", "surrogate"])
+    ("decides", "search"),
+    [
+        ("model", {"k": 2}), ("model", {"method": "iterations", "iterations": 30}),
+        ("private model", {}), ("private model", {"prefer": "nearest"}), ("surrogate", {}),
+    ],
+)  # fmt: skip
 def test_every_search_solves_the_rules(explainers, queries, decides, search):
     explainer = explainers[decides]
     rules = Rules.of_mapping(TIED)

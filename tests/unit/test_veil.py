@@ -80,7 +80,7 @@ def tiny(key):
     return made.signed(key)
 
 
-def test_round_trip(veil, tmp_path):
+def test_round_trip(veil, tmp_path, members):
     veil.save(tmp_path / "a.veil")
     again = Veil.load(tmp_path / "a.veil")
     assert again.schema == veil.schema
@@ -92,6 +92,13 @@ def test_round_trip(veil, tmp_path):
     assert torch.equal(again.surrogate(points), veil.surrogate(points))
     again.save(tmp_path / "b.veil")
     assert (tmp_path / "a.veil").read_bytes() == (tmp_path / "b.veil").read_bytes()
+    veil.save(tmp_path / "a.veil")
+    again = Veil.load(tmp_path / "a.veil")
+    assert to_members(again.record) == to_members(veil.record)
+    for name in ("record.json", "record.safetensors"):
+        assert to_members(again.record)[name] == members[name]
+    numbers = 8 * SLICES * sum(feature.is_wide for feature in veil.schema.features)
+    assert len(members["record.safetensors"]) < (1 << 16) + numbers  # kilobytes, and the slices
 
 
 def refused(content):
@@ -135,8 +142,8 @@ def test_a_zip_packed_otherwise_is_refused(tiny):
             swapped[one], swapped[two] = entries[two], entries[one]
             assert refused(pack(swapped))
     for compression in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with pytest.raises(VeilError, match="packed otherwise"):
-            Veil.from_bytes(pack(entries, compression))
+        with pytest.raises(VeilError, match=r"packed otherwise|version 7 are.*release it again"):
+            Veil.from_bytes(pack(entries, compression))  # versions 1 and 2 were compressed
     buffer = io.BytesIO(pack(entries))
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.comment = b"hello"
@@ -148,36 +155,30 @@ def test_a_zip_packed_otherwise_is_refused(tiny):
     assert refused(other.getvalue())
 
 
-def test_foreign_files(tmp_path, load):
+def test_foreign_files(tmp_path, members, load):
     (tmp_path / "p.veil").write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(VeilError, match="not a veil file"):
-        Veil.load(tmp_path / "p.veil")
-    with pytest.raises(VeilError, match="exactly the members"):
-        load([("hello.txt", b"hi")])
-    with pytest.raises(VeilError, match="no veil at"):
-        Veil.load(tmp_path / "none.veil")
-    with pytest.raises(VeilError, match="is no file"):
-        Veil.load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["../evil.py", "/etc/passwd", "model.pkl", "manifest.json"])
-def test_members_that_do_not_belong(members, load, name):
-    extra = [*members.items(), (name, b"{}")]
-    if name in members:
-        with (
-            pytest.warns(UserWarning, match="Duplicate"),
-            pytest.raises(VeilError, match="exactly"),
-        ):
-            load(extra)
-    else:
+    for path, words in (
+        ("p.veil", "not a veil file"),
+        ("none.veil", "no veil at"),
+        ("", "is no f"),
+    ):
+        with pytest.raises(VeilError, match=words):
+            Veil.load(tmp_path / path)
+    for name in ("../evil.py", "/etc/passwd", "model.pkl"):
         with pytest.raises(VeilError, match="exactly the members"):
-            load(extra)
-
-
-def test_oversized_member_is_refused_before_it_is_unpacked(members, load):
+            load([*members.items(), (name, b"{}")])
+    twice = [*members.items(), ("manifest.json", b"{}")]
+    with pytest.warns(UserWarning, match="Duplicate"), pytest.raises(VeilError, match="exactly"):
+        load(twice)
     bomb = {**members, "manifest.json": b" " * (MEMBER_LIMITS["manifest.json"] + 1)}
     with pytest.raises(VeilError, match="larger than it may be"):
         load(bomb.items())
+    for text in (b"", b"[]", b"\xff", b"[" * 60_000):
+        with pytest.raises(VeilError):
+            load({**members, "manifest.json": text}.items())
+    entry = b"PK\x01\x02" + bytes(42)  # a directory of a million members is not even read
+    with pytest.raises(VeilError):
+        Veil.from_bytes(pack(members.items()) + entry * 1_000_000)
 
 
 def test_a_lie_about_the_size_is_noticed(members, tmp_path):
@@ -211,12 +212,6 @@ def test_manifest(members, load, change, words):
         load({**members, "manifest.json": json.dumps(manifest, indent=2).encode()}.items())
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 60_000])
-def test_manifest_that_is_none(members, load, text):
-    with pytest.raises(VeilError):
-        load({**members, "manifest.json": text}.items())
-
-
 def _with_digest(members, name, content):
     manifest = json.loads(members["manifest.json"])
     manifest["sha256"][name] = hashlib.sha256(content).hexdigest()
@@ -234,7 +229,10 @@ def test_right_digest_wrong_content(members, load, veil):
         load(_with_digest(members, "weights.safetensors", save(tensors)).items())
 
 
-def test_hostile_texts(members, load):
+def test_hostile_texts(members, load, schema):
+    drafted = schema.model_copy(update={"drafted": True}).to_json().encode()
+    with pytest.raises(VeilError, match="its schema is a draft"):
+        load(_with_digest(members, "schema.json", drafted).items())
     for name, change in (
         ("statement.json", {"mechanism": "\x1b[2J"}),
         ("statement.json", {"epsilon": -3}),
@@ -249,16 +247,6 @@ def test_hostile_texts(members, load):
     for content in (b"[" * 100_000, b'{"version": ' + b"9" * 5000 + b"}"):
         with pytest.raises(VeilError):
             load(_with_digest(members, "schema.json", content).items())
-
-
-def test_the_record_goes_through_the_file_byte_for_byte(veil, members, tmp_path):
-    veil.save(tmp_path / "a.veil")
-    again = Veil.load(tmp_path / "a.veil")
-    assert to_members(again.record) == to_members(veil.record)
-    for name in ("record.json", "record.safetensors"):
-        assert to_members(again.record)[name] == members[name]
-    numbers = 8 * SLICES * sum(feature.is_wide for feature in veil.schema.features)
-    assert len(members["record.safetensors"]) < (1 << 16) + numbers  # kilobytes, and the slices
 
 
 def _changed(name, value):
@@ -455,12 +443,6 @@ def test_a_published_veil_cannot_be_passed_off_as_private(schema, rows, veil, lo
         load(_statement(members, _set(mechanism="functional", **claims)).items())
 
 
-def test_a_draft_cannot_promise_anything(schema, rows, members, load):
-    drafted = schema.model_copy(update={"drafted": True}).to_json().encode()
-    with pytest.raises(VeilError, match="its schema is a draft"):
-        load(_with_digest(members, "schema.json", drafted).items())
-
-
 def test_members_that_are_written_otherwise_are_refused(tiny, load):
     """Each says the same and has its digest, but only one way to write it is read."""
     members = members_of(replace(tiny, signature=None))
@@ -487,49 +469,35 @@ def test_members_that_are_written_otherwise_are_refused(tiny, load):
             load(_with_digest(members, "weights.safetensors", content).items())
 
 
-def test_a_veil_of_an_older_version_is_refused_with_the_remedy(members):
-    """Versions 1 and 2 were compressed."""
-    old = pack(members.items(), zipfile.ZIP_DEFLATED)
-    with pytest.raises(VeilError, match=r"version 7 are.*release it again"):
-        Veil.from_bytes(old)
+def huge(members, kind):
+    """The members with far too much of something."""
+    told = {
+        "reasons": {"reasons": ["x"] * 100_000}, "letters": {"reasons": ["x" * 900_000]},
+        "accesses": {"accesses": json.loads(members["statement.json"])["accesses"] * 1000},
+    }  # fmt: skip
+    if kind in told:
+        return _statement(members, _set(**told[kind]))
+    if kind == "bytes":
+        name = "weights.safetensors"
+        return {**members, name: bytes(MEMBER_LIMITS[name] // 64)}
+    count = MOST_FEATURES + 1 if kind == "features" else 700_000
+    bits = [{"kind": "binary", "name": f"b{number}"} for number in range(count)]
+    text = json.dumps({**json.loads(members["schema.json"]), "features": bits}).encode()
+    return _with_digest(members, "schema.json", text)
 
 
-@pytest.mark.parametrize("kind", ["reasons", "accesses", "features", "letters", "bytes"])
-def test_huge_veils_are_refused_quickly(members, kind, tmp_path):
-    statement = json.loads(members["statement.json"])
-    if kind == "reasons":
-        forged = _statement(members, _set(reasons=["x"] * 100_000))
-    elif kind == "accesses":
-        forged = _statement(members, _set(accesses=statement["accesses"] * 1000))
-    elif kind == "letters":
-        forged = _statement(members, _set(reasons=["x" * 900_000]))
-    elif kind == "features":
-        schema = json.loads(members["schema.json"])
-        bits = [{"kind": "binary", "name": f"b{number}"} for number in range(700_000)]
-        text = json.dumps({**schema, "features": bits}).encode()
-        forged = _with_digest(members, "schema.json", text)
-        few = json.dumps({**schema, "features": bits[: MOST_FEATURES + 1]}).encode()
-        with pytest.raises(VeilError, match="features"):
-            Veil.from_bytes(pack(_with_digest(members, "schema.json", few).items()))
-    else:
-        forged = {
-            **members,
-            "weights.safetensors": bytes(MEMBER_LIMITS["weights.safetensors"] // 64),
-        }
-    content = pack(forged.items())
+@pytest.mark.parametrize(
+    "kind", ["reasons", "accesses", "features", "many features", "letters", "bytes"]
+)
+def test_huge_veils_are_refused_quickly(members, kind):
+    content = pack(huge(members, kind).items())
     tracemalloc.start()
     started = time.process_time()
-    with pytest.raises(VeilError):
+    with pytest.raises(VeilError, match="features" if kind == "features" else None):
         Veil.from_bytes(content)
     assert time.process_time() - started < 5
     assert tracemalloc.get_traced_memory()[1] < 100 << 20
     tracemalloc.stop()
-
-
-def test_a_directory_of_a_million_members_is_not_even_read(members):
-    entry = b"PK\x01\x02" + bytes(42)
-    with pytest.raises(VeilError):
-        Veil.from_bytes(pack(members.items()) + entry * 1_000_000)
 
 
 def test_a_veil_that_could_not_be_loaded_is_not_written(veil, tmp_path):
@@ -540,7 +508,7 @@ def test_a_veil_that_could_not_be_loaded_is_not_written(veil, tmp_path):
     assert (tmp_path / "a.veil").read_bytes() == b"old"
 
 
-def test_a_signature_is_outside_of_the_digest(veil, key, tmp_path):
+def test_who_signed_is_outside_of_the_digest_and_said(veil, key, tmp_path):
     signed = veil.signed(key)
     assert veil.signature is None
     assert signed.digest == veil.digest
@@ -551,9 +519,6 @@ def test_a_signature_is_outside_of_the_digest(veil, key, tmp_path):
     assert signed.signed(key).to_bytes() == signed.to_bytes()
     other = SigningKey.new("Somebody else")
     assert signed.signed(other).signature.key == other.public
-
-
-def test_who_signed_is_said(veil, key):
     short = key.public.fingerprint[:16]
     assert repr(veil).endswith(", unsigned)")
     signed = veil.signed(key)

@@ -68,7 +68,7 @@ def test_a_decision_depends_on_the_row_alone(threads, seed, count, gap, size):
     assert np.array_equal(together, logits_alone(model, rows))
 
 
-def test_points_are_those_of_the_scorecard_along_straight_lines():
+def test_points_and_gradient_are_those_of_the_scorecard():
     card, grid = a_card(gap=0.03)
     rows = random_points(50, 1)
     rows[:, 0] = 0.4 + rows[:, 0] / 2
@@ -87,9 +87,6 @@ def test_points_are_those_of_the_scorecard_along_straight_lines():
     np.testing.assert_allclose(
         shifted.of_array(rows) - model.of_array(rows), [[0.25, -0.5]] * 50, atol=1e-5
     )
-
-
-def test_its_gradient_is_that_of_the_lines():
     card, grid = a_card(gap=0.03)
     model = WholeScorecard.of(card, grid)
     middles = (grid.cells[0].low + grid.cells[0].high) / 2
