@@ -10,7 +10,6 @@ from counterveil_lab.attacks.attribute import why_not
 from counterveil_lab.attacks.batched_training import Transfer, train_copies
 from counterveil_lab.attacks.controls import of_attribute, of_extraction, of_inference
 from counterveil_lab.attacks.defences import ByVeil, build
-from counterveil_lab.attacks.headlines import attribute_table, linked
 from counterveil_lab.attacks.membership import without_model
 from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets
 from counterveil_lab.attacks.shadows import Candidates
@@ -93,13 +92,6 @@ def test_controls_of_extraction():
     (_, unclear) = of_extraction([*good, *other_seed])  # the interval of two seeds is wide
     assert (unclear.held, unclear.settled) == (False, False)
     assert of_extraction(played("dp-model", naive=0.95)) == []  # no relabel, no control
-
-
-def test_nothing_to_link_or_infer_gives_no_line():
-    none = {**handed_out(0.5), "counterfactuals": 0}
-    assert linked([none]) == []
-    assert linked([scored("none", 0.5)]) == []
-    assert attribute_table([scored("none", 0.5)]) == []
 
 
 def test_a_copy_never_starts_where_f_started(arena):

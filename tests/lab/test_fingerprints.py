@@ -41,19 +41,19 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there():
 
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
-def test_a_fresh_process_finds_the_same_behaviour(groups):
-    torch.manual_seed(5)
-    np.random.seed(5)
-    assert behaviours(groups) == {group: behaviour(group) for group in groups}
-
-
-@pytest.mark.full_lessons
-@pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
 def test_known_values_are_those_of_the_present_code(groups):
     known = json.loads(KNOWN.read_text("utf-8"))
     assert set(known) == set(GROUPS)
     for group in groups:
         assert alike(values_of(group), known[group], group), group
+
+
+@pytest.mark.full_lessons
+@pytest.mark.slow
+def test_a_fresh_process_finds_the_same_behaviour():
+    torch.manual_seed(5)
+    np.random.seed(5)
+    assert behaviours(GROUPS) == {group: behaviour(group) for group in GROUPS}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from campaigns import population_peers
 from campaigns.marginals import PYTHON, Codes
-from campaigns.marginals_script import that_adds_up
 
 from counterveil.encoding import Encoding
 from counterveil_lab.experiments.runner import Options
@@ -29,11 +28,6 @@ def test_codes_stand_for_rows_with_the_same_codes(schema, rows):
     assert (codes.of(again) == given).all()
     encoding = Encoding(schema)
     assert np.allclose(encoding.encode(encoding.decode(again)), again)  # legal rows
-
-
-def test_the_parts_of_a_budget_add_up():
-    for columns in (12, 32, 40):
-        assert 0.99999 < that_adds_up(0.0142, columns) / 0.0142 <= 1
 
 
 def test_what_cannot_be_measured_is_said(tmp_path, monkeypatch):

@@ -9,13 +9,9 @@ import pytest
 from commands import EXPLAIN, RELEASE, assert_refused
 
 
-def test_version_and_help(run):
+def test_the_version_and_words_that_are_none(run):
     assert run("--version")[1].startswith("counterveil ")
-    commands = ["", "release", "explain", "inspect", "demo", "audit"]
-    for command in (*commands, "schema draft", "ledger open", "ledger show"):
-        code, out, _ = run(*command.split(), "--help")
-        assert code == 0
-        assert "Usage" in out
+    assert run("release")[0] == run("explode")[0] == 2
 
 
 def test_draft_release_inspect_explain(run, world):
@@ -31,21 +27,17 @@ def test_draft_release_inspect_explain(run, world):
     assert "wrote new.veil" in out
     assert "warning: 300 rows a class, and noise" in err
 
-    code, out, _ = run("inspect", "new.veil")
-    assert code == 0
+    _, out, _ = run("inspect", "new.veil")
     assert "guarantee: explainer" in out
     assert "replace-one" in out
-    code, out, _ = run("inspect", "new.veil", "--json")
-    assert json.loads(out)["statement"]["level"] == "explainer"
+    assert json.loads(run("inspect", "new.veil", "--json")[1])["statement"]["level"] == "explainer"
 
     code, out, _ = run(*EXPLAIN, "--out", "cf.csv", "--report", "cf.html", "--target", "granted")
     assert code == 0
     assert "queries:" in out
-    table = pd.read_csv(world / "cf.csv")
-    assert len(table) == 8
+    assert len(pd.read_csv(world / "cf.csv")) == 8
     assert "guarantee explainer" in (world / "cf.html").read_text()
-    code, out, _ = run(*EXPLAIN, "--json", "--immutable", "age")
-    answer = json.loads(out)
+    answer = json.loads(run(*EXPLAIN, "--json", "--immutable", "age")[1])
     assert len(answer["explanations"]) == 8
     assert answer["statement"]["epsilon"] == 100
 
@@ -62,13 +54,6 @@ def test_release_as_published(run, world):
     assert_refused(run(*RELEASE, "inf", "--overwrite"), "epsilon must be between")
 
 
-def test_release_as_json(run, world):
-    code, out, _ = run(*RELEASE, 2, "--delta", 1e-6, "--json")
-    assert code == 0
-    assert json.loads(out)["statement"]["epsilon"] == 2
-    assert json.loads(out)["statement"]["delta"] == 1e-6
-
-
 def test_dry_run_plans_and_leaves_nothing(run, world):
     run("ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", 1)
     code, out, _ = run(*RELEASE, 1, "--dry-run", "--ledger", "ledger.db")
@@ -78,6 +63,8 @@ def test_dry_run_plans_and_leaves_nothing(run, world):
     assert not (world / "new.veil").exists()
     assert json.loads(run("ledger", "show", "ledger.db", "--json")[1])["entries"] == []
     assert run(*RELEASE, 1, "--dry-run", "--mechanism", "paper")[0] == 0
+    refused = run(*RELEASE, 1, "--dry-run", "--mechanism", "magic")
+    assert_refused(refused, "unknown mechanism 'magic'; use one of: functional, dpsgd, paper")
 
 
 def test_a_dry_run_tells_what_a_delta_would_buy(run, world):
@@ -114,10 +101,11 @@ def test_the_ledger_is_charged_until_it_is_empty(run, world):
 def test_people_with_several_records(run, world):
     frame = pd.read_csv(world / "rows.csv")
     frame.assign(person=np.arange(len(frame)) // 3).to_csv(world / "rows.csv", index=False)
-    code, out, _ = run(*RELEASE, 1, "--unit-column", "person", "--max-records", 2, "--json")
+    people = ("--unit-column", "person", "--max-records", 2)
+    code, out, _ = run(*RELEASE, 2, "--delta", 1e-6, *people, "--json")
     assert code == 0
-    statement = json.loads(out)["statement"]
-    assert (statement["unit"], statement["max_records"]) == ("person", 2)
+    told = {"unit": "person", "max_records": 2, "epsilon": 2, "delta": 1e-6}
+    assert json.loads(out)["statement"].items() >= told.items()
 
 
 def test_a_draft_does_not_replace_an_edited_schema(run, world):
@@ -147,11 +135,6 @@ def test_a_charge_for_rows_that_cannot_be_read_is_told(run, world):
     assert "the ledger was charged" not in err
 
 
-def test_a_plan_is_for_a_mechanism_that_there_is(run, world):
-    refused = run(*RELEASE, 1, "--dry-run", "--mechanism", "magic")
-    assert_refused(refused, "unknown mechanism 'magic'; use one of: functional, dpsgd, paper")
-
-
 def test_a_drafted_schema_is_warned_about(run, world):
     run("schema", "draft", "rows.csv", "--label", "loan", "--out", "schema.json", "--overwrite")
     code, out, err = run(*RELEASE, 1)
@@ -161,8 +144,16 @@ def test_a_drafted_schema_is_warned_about(run, world):
 
 
 def test_draft_to_the_terminal_is_json(run, world):
-    _, out, _ = run("schema", "draft", "rows.csv", "--label", "loan", "--exclude", "age")
+    rows = pd.read_csv(world / "rows.csv")
+    constant = pd.DataFrame(1, rows.index, [f"c{number}" for number in range(300)])
+    pd.concat([rows, constant], axis=1).to_csv(world / "wide.csv", index=False)
+    draft = ("schema", "draft", "wide.csv", "--label", "loan", "--exclude", "age")
+    code, out, err = run(*draft)
+    assert code == 0
     assert "age" not in [feature["name"] for feature in json.loads(out)["features"]]
+    assert "left out: c0, c1, c2, " in err  # in short
+    assert "… (288 more): each is constant" in err.replace("\n", " ")
+    assert err.count("left out: ") < 5
 
 
 def rewrite(change):
@@ -177,14 +168,6 @@ def cell(column, value):
 
 
 CHECK = ("check", "--data", "rows.csv", "--schema", "schema.json")
-RELEASES = {
-    "empty table": (rewrite(lambda t: t.head(0)), "empty"),
-    "no bytes": (lambda f: (f / "rows.csv").write_bytes(b""), "empty"),
-    "ragged rows": (
-        lambda f: (f / "rows.csv").write_text((f / "rows.csv").read_text() + "1," * 20 + "1\n"),
-        "line 602: a row has more fields than the header",
-    ),
-}
 CHECKS = {
     "NaN": (cell("income", None), "row 1, column 'income': missing value"),
     "out of bounds": (cell("income", 99), "row 1, column 'income': outside the bounds 0 to 10"),
@@ -192,7 +175,13 @@ CHECKS = {
     "unseen label": (cell("loan", "later"), "row 1, column 'loan': not one of the label"),
     "text for a number": (cell("age", "old"), "row 1, column 'age': not a number"),
 }
-RELEASES |= {
+RELEASES = {
+    "empty table": (rewrite(lambda t: t.head(0)), "empty"),
+    "no bytes": (lambda f: (f / "rows.csv").write_bytes(b""), "empty"),
+    "ragged rows": (
+        lambda f: (f / "rows.csv").write_text((f / "rows.csv").read_text() + "1," * 20 + "1\n"),
+        "line 602: a row has more fields than the header",
+    ),
     "duplicate columns": (
         lambda f: (f / "rows.csv").write_text("age,age\n20,30\n"),
         "columns 1 and 2 of the table have the same name",
@@ -235,14 +224,21 @@ def test_tables_that_cannot_be_explained(run, world, change, words, command):
     assert_refused(run(*command), words)
 
 
-@pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "-inf"])
-def test_meaningless_epsilon(run, world, epsilon):
-    assert_refused(run(*RELEASE, epsilon), "epsilon must be a number above 0")
-
-
-@pytest.mark.parametrize("option", [("--mechanism", "magic"), ("--device", "warp")])
-def test_unknown_choices(run, world, option):
-    assert_refused(run(*RELEASE, 1, *option), "unknown")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        *(
+            (("--epsilon", e), "epsilon must be a number above 0")
+            for e in ("0", "-1", "nan", "-inf")
+        ),
+        *((("--epsilon", epsilon), "epsilon") for epsilon in ("1e308", "5e-324")),
+        (("--mechanism", "magic"), "unknown"),
+        (("--device", "warp"), "unknown"),
+        (("--unit-column", "region", "--max-records", 10**30), "records"),
+    ],
+)
+def test_meaningless_options(run, world, options, words):
+    assert_refused(run(*RELEASE, 1, *options), words)
 
 
 def test_an_output_is_never_an_input(run, world):
@@ -251,7 +247,9 @@ def test_an_output_is_never_an_input(run, world):
         assert_refused(run(*RELEASE, 1, "--out", out), "is an input of this command")
     draft = ("schema", "draft", "rows.csv", "--label", "loan", "--out", "./rows.csv")
     assert_refused(run(*draft), "is an input of this command")
-    for option in (("--out", "queries.csv"), ("--report", "loans.veil"), ("--report", "model.pt2")):
+    (world / "rules.json").write_text("{}")
+    rules = ("--rules", "rules.json", "--out", "rules.json")
+    for option in (rules, ("--out", "queries.csv"), ("--report", "loans.veil")):
         assert_refused(run(*EXPLAIN, *option), "is an input of this command")
     assert (world / "rows.csv").read_bytes() == before
     assert_refused(run(*RELEASE, 1, "--out", "/dev/null"), "is a device")
@@ -298,19 +296,3 @@ def test_faults_and_interrupts_are_one_line(run, world, monkeypatch, fault, code
     assert "1234" not in err
     monkeypatch.setitem(os.environ, "COUNTERVEIL_DEBUG", "1")
     assert ("Traceback" in run("inspect", "loans.veil")[2]) == (code == 3)
-
-
-def test_usage_errors(run):
-    assert run("release")[0] == 2
-    assert run("explode")[0] == 2
-
-
-def test_a_draft_of_a_wide_table_is_short(run, world):
-    rows = pd.read_csv(world / "rows.csv")
-    constant = pd.DataFrame(1, rows.index, [f"c{number}" for number in range(300)])
-    pd.concat([rows, constant], axis=1).to_csv(world / "wide.csv", index=False)
-    code, _, err = run("schema", "draft", "wide.csv", "--label", "loan")
-    assert code == 0
-    assert "left out: c0, c1, c2, " in err
-    assert "… (288 more): each is constant" in err.replace("\n", " ")
-    assert err.count("left out: ") < 5

@@ -77,12 +77,8 @@ def test_explain_says_who_signed(run, signed):
     assert code == 0
     assert "the veil is signed by 'Privacy office' (key " in out
     page = (signed / "r.html").read_text()
-    assert "The veil is signed by &#39;Privacy office&#39; (key " in page
-    assert "trusted" in page
-    assert "its probability with one version of a unit&#39;s data is at most" in page
+    for words in ("The veil is signed by &#39;Privacy office&#39; (key ", "trusted", "unit&#39;s"):
+        assert words in page
     code, out, _ = run(*EXPLAIN, "--json", "--report", "u.html")
     assert json.loads(out)["signature"]["text"] == "unsigned: anybody could have made this file"
-    assert (
-        "The veil is unsigned: anybody could have made this file."
-        in (signed / "u.html").read_text()
-    )
+    assert "The veil is unsigned: anybody" in (signed / "u.html").read_text()

@@ -188,14 +188,8 @@ def test_every_tutorial_is_followed():
     assert {path.stem for path in TUTORIALS.glob("*.md")} == {*QUICK, "index"}
 
 
-@pytest.mark.parametrize(
-    ("shown", "told", "is_there"),
-    [
-        ("ε = … left", "spent\nε = 1.25\n  left", True),
-        ("a … b", "b a", False),
-        ("found (2)", "found 2", False),
-        ("", "anything", True),
-    ],
-)
-def test_what_is_shown_is_compared_with_what_is_printed(shown, told, is_there):
-    assert was_printed(shown, told) is is_there
+def test_what_is_shown_is_compared_with_what_is_printed():
+    assert was_printed("ε = … left", "spent\nε = 1.25\n  left")
+    assert was_printed("", "anything")
+    assert not was_printed("a … b", "b a")
+    assert not was_printed("found (2)", "found 2")
