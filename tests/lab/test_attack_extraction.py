@@ -297,7 +297,7 @@ def test_picking_the_luckiest_is_no_gain():
     assert (line["attacker"], verdicts.gained(line)) == ("cca", True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_figures_and_cases(arena, by_model, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     small = replace(TINY, steps=10, queries=(20, 40))
@@ -355,7 +355,7 @@ def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path):
     assert {case["control"] for case in played} == {"none", "disjoint"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("dice_ml") is None, reason="needs dice-ml")
 def test_dice_is_asked_until_the_time_is_over(arena, monkeypatch):
     questions = 0

@@ -237,10 +237,8 @@ def test_wishes_name_classes_and_features_of_the_schemas(name):
     assert set(WISHES[name].personal) < set(schema.columns)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("percentile network", marks=pytest.mark.slow), "boosted"]
-)
-@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["percentile network", "boosted"])
 def test_judges_of_a_quick_look(kind):
     judges = Judges.of("adult", 0, kind, quick=True)
     assert judges is Judges.of("adult", 0, kind, quick=True)

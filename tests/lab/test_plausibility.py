@@ -84,7 +84,7 @@ def test_cases(tmp_path):
     assert {case["seed"] for case in asked} == {1, 2}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_months(monkeypatch):
     monkeypatch.setattr(releases, "QUICK_ROWS", 6000)
     (row,) = plausibility.measure_case("months", 3.0, 1, quick=True)

@@ -45,7 +45,7 @@ def test_what_cannot_be_measured_is_said(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_ours_beside_real_rows():
     best = quick_rows("real rows", epsilon=None, delta=None, draw=0)
     ours = quick_rows("ours")
@@ -56,7 +56,7 @@ def test_ours_beside_real_rows():
     assert 0 < ours["boosted trees"]["two_way"] < 0.3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_dp_ebm():
     pytest.importorskip("interpret", reason="DP-EBM needs pip install 'counterveil[lab]'")
     row = quick_rows("dp-ebm")["dp-ebm"]

@@ -228,6 +228,7 @@ Curator(Schema.load(schema), ledger=book, engine=Cluster(workers=1)).release(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nodes")
 def test_a_driver_that_is_killed_leaves_its_charge_and_no_veil(schema, folder, tmp_path):
     schema.save(tmp_path / "schema.json")
@@ -312,6 +313,7 @@ def test_a_run_goes_on_and_another_question_is_refused(veil, model, folder, whol
         Explainer(veil).explain_files(folder, out, part_rows=100, progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nodes")
 def test_a_killed_run_on_workers_goes_on(veil, model, schema, folder, tmp_path):
     veil.save(tmp_path / "x.veil")
@@ -347,6 +349,7 @@ def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, 
         explainer.explain_files(tmp_path / "none.parquet", tmp_path / "none", progress=False)
 
 
+@pytest.mark.slow
 def test_rules_travel(veil, model, folder, cluster, tmp_path):
     summary = Explainer(veil, model).explain_files(
         folder, tmp_path / "out", "granted", rules=Rules(immutable=["income"]), k=2, engine=cluster,
