@@ -48,8 +48,6 @@ AFTER_A_RELEASE = {
     *("audit", "cli", "demo", "models", "pages", "private_model.py", "report", "search"),
     *("service", "studio"),
 }
-
-
 ALONE = "COUNTERVEIL_TEST_ALONE"
 
 
@@ -82,25 +80,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """
     if not pyfuncitem.get_closest_marker("forks") or os.environ.get(ALONE):
         return None
-    options = [
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--rootdir",
-        str(pyfuncitem.config.rootpath),
-    ]
+    root = pyfuncitem.config.rootpath
+    options = [*("-n", "0", "-p", "no:cacheprovider", "-q", "--rootdir"), str(root)]
     command = [sys.executable, "-m", "pytest", *options, pyfuncitem.nodeid]
     alone = {**os.environ, ALONE: "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
-    ended = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        env=alone,
-        cwd=pyfuncitem.config.rootpath,
-    )
+    how = {"capture_output": True, "text": True, "env": alone, "cwd": root}
+    ended = subprocess.run(command, check=False, **how)
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
     return True
 

@@ -38,18 +38,6 @@ def test_devices_and_folders_are_refused(tmp_path, write):
             write(path)
 
 
-def test_an_output_that_is_an_input(tmp_path):
-    source, twin, link = (tmp_path / name for name in ("x.csv", "twin.csv", "link.csv"))
-    source.write_text("a")
-    os.link(source, twin)
-    link.symlink_to(source)
-    for path in (source, twin, link, tmp_path / "." / "x.csv"):
-        with pytest.raises(RequestError, match="is an input of this command"):
-            check_output(path, tmp_path / "other", source)
-    check_output(tmp_path / "new" / "deep" / "x.csv", source)
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

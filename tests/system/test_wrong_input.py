@@ -29,12 +29,12 @@ def test_one_file_for_two_outputs(run, world):
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_outputs_have_the_rights_that_the_umask_leaves(run, world, mask, mode):
+def test_outputs_have_the_rights_that_the_umask_leaves(does, world, mask, mode):
     before = os.umask(mask)
     try:
         beyond = ("--raw-csv", "--max-changes", 10**30)  # beyond what a tensor holds
-        assert run(*EXPLAIN, "--out", "cf.csv", "--report", "cf.html", *beyond)[0] == 0
-        assert run(*RELEASE, 1)[0] == 0
+        does(*EXPLAIN, "--out", "cf.csv", "--report", "cf.html", *beyond)
+        does(*RELEASE, 1)
     finally:
         os.umask(before)
     for name in ("cf.csv", "cf.html", "new.veil"):
@@ -78,7 +78,7 @@ def test_link_values_that_are_lists(run, world):
 @pytest.mark.parametrize(
     "kind", [pa.map_(pa.string(), pa.int64()), pa.struct({"a": pa.int64()}), pa.list_(pa.int64())]
 )
-def test_columns_that_hold_more_than_a_value(run, world, kind):
+def test_columns_that_hold_more_than_a_value(run, does, world, kind):
     pd.read_csv(world / "queries.csv").to_parquet(world / "rows.parquet")
     table = pq.read_table(world / "rows.parquet")
     value = {"a": 1} if pa.types.is_struct(kind) else [("a", 1)] if pa.types.is_map(kind) else [1]
@@ -86,8 +86,7 @@ def test_columns_that_hold_more_than_a_value(run, world, kind):
     pq.write_table(table.set_column(1, "income", nested), world / "rows.parquet")
     assert_refused(run(*EXPLAIN, "--queries", "rows.parquet"), "")
     assert_refused(run("check", "--data", "rows.parquet", "--schema", "schema.json"), "")
-    code, _, err = run("schema", "draft", "rows.parquet", "--label", "loan")
-    assert code == 0
+    _, err = does("schema", "draft", "rows.parquet", "--label", "loan")
     assert "left out: income " in err
     assert run(*RELEASE, 1, "--data", "rows.parquet")[0] == 0  # it says nothing about a cell
 
