@@ -43,22 +43,11 @@ def handed_out(excess):
     return row
 
 
-@pytest.mark.parametrize(
-    ("row", "held"),
-    [
-        (scored("disjoint", 0.51), True),
-        (scored("disjoint", 0.6), False),
-        (scored("disjoint", 0.4), False),
-        (scored("overfitted", 0.7), True),
-        (scored("overfitted", 0.52), False),
-    ],
-)
-def test_controls_of_membership(row, held):
-    outcomes = of_inference([row, handed_out(0.8)])
-    assert [each.held for each in outcomes] == [held, True]
-
-
-def test_controls_of_linkage_and_attribute():
+def test_controls_of_membership_linkage_and_attribute():
+    held = {("disjoint", 0.51), ("overfitted", 0.7)}
+    for case in (*held, ("disjoint", 0.6), ("disjoint", 0.4), ("overfitted", 0.52)):
+        outcomes = of_inference([scored(*case), handed_out(0.8)])
+        assert [each.held for each in outcomes] == [case in held, True]
     assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0].held
     for excess, held in ((0.05, True), (0.2, False)):
         ours = {**handed_out(excess), "defence": "functional-model"}

@@ -67,26 +67,21 @@ def test_the_command_ends_in_verdicts(files, monkeypatch):
     assert content["statement"]["mechanism"] == "functional"
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"veil": "nothing.veil"}, "nothing.veil"),
-        ({"model": "nothing.pt2"}, "no model at"),
-        ({"data": "nothing.csv"}, "no table at"),
-        ({"out": "attack.pdf"}, "name the page .html"),
-        ({"out": "model.pt2"}, "name the page .html"),
-        ({"others": "few.csv"}, "at least 50 members and 200 others"),
-        ({"data": "unlabelled.csv"}, "members: no column 'loan'"),
-    ],
-)
-def test_wrong_input_is_one_line(files, changed, words):
+def test_wrong_input_is_one_line(files):
     others = pd.read_csv(files / "others.csv")
     others.head(20).to_csv(files / "few.csv", index=False)
     others.drop(columns="loan").to_csv(files / "unlabelled.csv", index=False)
-    result = CliRunner().invoke(app, command(files, **changed))
-    assert result.exit_code == 2
-    assert words in result.output.replace("\n", " ")
-    assert result.output.count("error:") == 1
+    for option, file, words in (
+        ("veil", "nothing.veil", "nothing.veil"),
+        ("model", "nothing.pt2", "no model at"),
+        ("data", "nothing.csv", "no table at"),
+        ("out", "attack.pdf", "name the page .html"),
+        ("others", "few.csv", "at least 50 members and 200 others"),
+        ("data", "unlabelled.csv", "members: no column 'loan'"),
+    ):
+        result = CliRunner().invoke(app, command(files, **{option: file}))
+        assert (result.exit_code, result.output.count("error:")) == (2, 1)
+        assert words in result.output.replace("\n", " ")
 
 
 def test_veils_say_what_can_be_attacked(made):

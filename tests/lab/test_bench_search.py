@@ -99,20 +99,18 @@ def a_row(part, **columns):
     return {"part": part, **about, **measured, **columns}
 
 
-ROWS = [
-    a_row("peers"),
-    a_row("peers", batch=1, distance=None, flip_ratio=None),
-    a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
-    a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
-]
-
-
 def test_the_picture_is_the_same_again(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     from bench.picture import draw_search
 
+    rows = [
+        a_row("peers"),
+        a_row("peers", batch=1, distance=None, flip_ratio=None),
+        a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
+        a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
+    ]
     for folder in ("first", "again"):
-        draw_search(ROWS, tmp_path / folder)
+        draw_search(rows, tmp_path / folder)
     first, again = (tmp_path / each / "bench-search-peers.svg" for each in ("first", "again"))
     assert first.read_bytes() == again.read_bytes()
 
@@ -162,15 +160,12 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "told"), [("search --only nothing", "invalid choice"), ("search", "--overwrite")]
-)
-def test_wrong_requests_are_one_line(words, told, tmp_path):
+def test_wrong_requests_are_one_line(tmp_path):
     (tmp_path / "bench-search.parquet").write_bytes(b"rows")
-    call = [sys.executable, str(TOOLS / "bench"), *words.split(), "--out", str(tmp_path)]
-    done = subprocess.run(call, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert told in done.stderr
+    for words, told in (("search --only nothing", "invalid choice"), ("search", "--overwrite")):
+        call = [sys.executable, str(TOOLS / "bench"), *words.split(), "--out", str(tmp_path)]
+        done = subprocess.run(call, check=False, capture_output=True, text=True)
+        assert (done.returncode, told in done.stderr) == (2, True)
 
 
 def test_one_part_goes_into_files_of_its_own(tmp_path, monkeypatch, capsys):

@@ -56,23 +56,18 @@ def test_a_fresh_process_finds_the_same_behaviour():
     assert behaviours(GROUPS) == {group: behaviour(group) for group in GROUPS}
 
 
-@pytest.mark.parametrize(
-    ("group", "known", "same"),
-    [
-        ("models", [1.001, "a", 2], True),  # the last digits of another processor
+def test_values_are_alike_that_differ_as_processors_do():
+    """In the last digits; a search may turn one answer of many."""
+    for group, known, same in (
+        ("models", [1.001, "a", 2], True),
         ("models", [1.01, "a", 2], False),
         ("models", [1.0, "b", 2], False),
         ("models", [1.0, "a", 2, 3], False),
         ("models", None, False),
         ("nearest", [1.01, "a", 2], True),
         ("nearest", [1.1, "a", 2], False),
-    ],
-)
-def test_values_are_alike_that_differ_as_processors_do(group, known, same):
-    assert alike([1.0, "a", 2], known, group) == same
-
-
-def test_a_search_may_turn_one_answer_of_many():
+    ):
+        assert alike([1.0, "a", 2], known, group) == same
     given = [float(at) for at in range(1, 101)]
     assert alike(given, [50.0, *given[1:]], "nearest")
     assert not alike(given, [50.0] * 10 + given[10:], "nearest")
@@ -152,13 +147,9 @@ def test_stored_rows_carry_the_fingerprint(tmp_path):
     (row,) = stored_rows(tmp_path, "targets")
     assert (row["accuracy"], row["fingerprint"]) == (0.8, fingerprint("targets"))
     assert earlier([row], "targets") == ""
-    assert earlier([{"commit": "abc"}], "targets").startswith(
-        "These rows were measured by an earlier"
-    )
+    assert "measured by an earlier" in earlier([{"commit": "abc"}], "targets")
     assert earlier([row, {"commit": "def"}], "targets").endswith("(commit `def`).")
-    assert earlier([{"commit": "abc"}], "audit").startswith(
-        "Measured at commit `abc`, which may be"
-    )
+    assert "commit `abc`, which may be" in earlier([{"commit": "abc"}], "audit")
     new = {**row, "dataset": "adult", "part": "none"}
     old = [{"dataset": "adult", "part": "paper"}, {"dataset": "mnist", "part": "none"}]
     old = [{**row, "commit": "abc"} for row in old]

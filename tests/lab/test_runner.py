@@ -139,18 +139,15 @@ def test_run_all_goes_on_after_a_failure(tmp_path, monkeypatch):
     assert [row["value"] for row in stored_rows(tmp_path, "second")] == [1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_wrong_requests_are_one_line_and_a_list_names_what_there_is(tmp_path):
+    for arguments, words in (
         (["nothing"], "no experiment"),
         (["fig-mse", "--datasets", "nothing"], "no dataset"),
         (["targets", "--mechanisms", "paper"], "no option --mechanisms"),
-    ],
-)
-def test_wrong_requests_are_one_line(arguments, words, tmp_path):
-    outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
-    assert outcome.exit_code == 2
-    assert words in " ".join(outcome.stderr.split())
+    ):
+        outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
+        assert outcome.exit_code == 2
+        assert words in " ".join(outcome.stderr.split())
     lines = cli.invoke(app, ["list"]).stdout.splitlines()
     assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
 
@@ -186,11 +183,8 @@ def test_rows_of_another_command_are_stored_and_exported(tmp_path):
     given = ["import", str(tmp_path / "audit.json"), "--out", str(tmp_path)]
     assert cli.invoke(app, given).exit_code == 0
     assert "--overwrite" in " ".join(cli.invoke(app, given).stderr.split())  # it is there already
-    found = stored_rows(tmp_path, "audit")
-    assert [(row["bound"], row["view"], row["commit"]) for row in found] == [
-        (0.5, "x", "abc"),
-        (None, 3, "abc"),
-    ]
+    found = [(row["bound"], row["view"], row["commit"]) for row in stored_rows(tmp_path, "audit")]
+    assert found == [(0.5, "x", "abc"), (None, 3, "abc")]
     out = tmp_path / "audit.csv"
     asked = ["export", "audit", "--results", str(tmp_path), "--out", str(out)]
     assert cli.invoke(app, asked).exit_code == 0

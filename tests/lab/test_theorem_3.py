@@ -59,8 +59,7 @@ def test_reflections_cancel_in_the_affine_map_alone(start):
     assert reflected(start, "decoder") > 1e-3
     assert reflected(start, "search") > 1e-3
 
-
-def test_the_affine_map_touches_the_decoder_at_the_prototype(start):
+    # At the prototype the affine map touches the decoder.
     near = replace(start, noise=start.noise / 1000)
     affine, decoder = (theorem_3.ends(near, by, 0) for by in ("affine", "decoder"))
     assert torch.allclose(affine, decoder, atol=1e-6)

@@ -195,7 +195,7 @@ def test_a_key_goes_with_the_answers_to_every_file(run, does, world):
     table = pd.read_csv(world / "queries.csv").assign(customer=[f"00{at}" for at in range(8)])
     table = table.assign(note=["=1+1", None, *"abcdef"], mixed=[1, "b", *range(6)])
     table.to_csv(world / "queries.csv", index=False)
-    table.to_excel(world / "queries.xlsx", index=False)
+    table.replace({"note": {"=1+1": "a"}}).to_excel(world / "queries.xlsx", index=False)
     excel = ("--queries", "queries.xlsx")
     does(*EXPLAIN, *excel, "--target", "granted", "--out", "cf.html")
     page = (world / "cf.html").read_text()

@@ -54,9 +54,14 @@ def told(shell, words):
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_options_and_values(shell):
+@pytest.mark.parametrize(
+    ("shell", "words", "found"),
+    [
+        ("bash", ["ex"], "explain"),
+        ("zsh", ["explain", "--wh"], "--where"),
+        ("fish", ["explain", "--prefer", "b"], "believable"),
+    ],
+)
+def test_shells_complete_commands_options_and_values(shell, words, found):
     assert f"_COUNTERVEIL_COMPLETE=complete_{shell}" in told(shell, [])
-    assert "explain" in told(shell, ["counterveil", "ex"])
-    assert "--where" in told(shell, ["counterveil", "explain", "--wh"])
-    assert "believable" in told(shell, ["counterveil", "explain", "--prefer", "b"])
+    assert found in told(shell, ["counterveil", *words])
