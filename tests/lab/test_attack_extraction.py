@@ -113,9 +113,7 @@ def test_your_own_model(arena):
     kept = (~meets(others, arena.d1, arena.schema)).sum()
     assert len(own.d2) == len(own.d4) == kept // 4
     assert own.dropped == pytest.approx(1 - kept / len(others))
-    assert own.whole is not None
-    assert len(own.whole) == 700
-    assert len(own.test) == min(TINY.test, kept // 4)
+    assert (len(own.whole), len(own.test)) == (700, min(TINY.test, kept // 4))
     points, _ = encoded(own.d2.head(4), arena.schema)
     assert torch.allclose(own.model(points).softmax(dim=1), ask_points(judge, points).exp())
     odd, unlabelled = others.assign(age="old"), others.drop(columns=arena.schema.label.name)
@@ -339,10 +337,9 @@ def test_a_missing_package_is_said_and_left_out(tmp_path, monkeypatch):
 
 
 def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path):
-    for name in red_team.DATASETS:
-        assert red_team.extraction_size(name, quick=False).queries == (250, 500, 1000, 2000)
-        rows = red_team.extraction_size(name, quick=False).rows
-        assert rows >= 2 * 2000  # what base-2n asks about
+    for size in (red_team.extraction_size(name, quick=False) for name in red_team.DATASETS):
+        assert size.queries == (250, 500, 1000, 2000)
+        assert size.rows >= 2 * 2000  # what base-2n asks about
     said = []
     options = runner.Options(tmp_path, 1, False, 1, say=said.append)
     cases = list(red_team.TABLE_EXTRACTION.chosen(options))

@@ -41,7 +41,7 @@ def test_certificates_are_checked(run, does, certified):
 def test_a_folder_and_the_private_model(does, world):
     command = ("explain", "--veil", "loans.veil", *("--queries", "queries.csv"))
     does(*command, "--target", "granted", "--certificates", "each")
-    for path in (world / "each").iterdir():
+    for path in [*(world / "each").iterdir()][:2]:
         out, _ = does("verify", path, "--veil", "loans.veil", *ROWS)
         assert "private model; unsigned" in out
 
