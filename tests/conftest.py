@@ -43,10 +43,11 @@ settings.register_profile("no deadline", deadline=None)  # a busy machine is not
 settings.load_profile("no deadline")
 
 PACKAGE = Path(counterveil.__file__).parent
-AFTER_A_RELEASE = {  # what cannot change a veil
-    "audit", "cli", "demo", "models", "pages", "private_model.py", "report", "search", "service",
-    "studio",
-}  # fmt: skip
+# What cannot change a veil:
+AFTER_A_RELEASE = {
+    *("audit", "cli", "demo", "models", "pages", "private_model.py", "report", "search"),
+    *("service", "studio"),
+}
 ALONE = "COUNTERVEIL_TEST_ALONE"
 
 
@@ -79,13 +80,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """
     if not pyfuncitem.get_closest_marker("forks") or os.environ.get(ALONE):
         return None
-    root = str(pyfuncitem.config.rootpath)
-    options = ["-n", "0", "-p", "no:cacheprovider", "-q", "--rootdir", root]
+    root = pyfuncitem.config.rootpath
+    options = [*("-n", "0", "-p", "no:cacheprovider", "-q", "--rootdir"), str(root)]
     command = [sys.executable, "-m", "pytest", *options, pyfuncitem.nodeid]
     alone = {**os.environ, ALONE: "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
-    ended = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=alone, cwd=root
-    )
+    how = {"capture_output": True, "text": True, "env": alone, "cwd": root}
+    ended = subprocess.run(command, check=False, **how)
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
     return True
 
@@ -116,12 +116,6 @@ def schema() -> Schema:
 @pytest.fixture(scope="session")
 def rows(schema: Schema) -> pd.DataFrame:
     return random_rows(schema, 600)
-
-
-@pytest.fixture(scope="session")
-def frame(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without their label."""
-    return rows.drop(columns="loan")
 
 
 ReleaseOnce = Callable[..., Veil]

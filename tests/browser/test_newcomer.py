@@ -1,4 +1,7 @@
-"""A newcomer's walk: docs/walk.md step by step, with the commands and buttons that it names."""
+"""A newcomer's walk: docs/walk.md step by step, with the commands and buttons that it names.
+
+It gives the pictures of the walk and of docs/studio.md (see pages.py).
+"""
 
 import re
 import subprocess
@@ -13,6 +16,7 @@ from pages import (
     command,
     confirm_all,
     fits,
+    looks_right,
     opened,
     picture,
     serious,
@@ -21,6 +25,7 @@ from pages import (
 )
 
 from counterveil.privacy.ledger import Ledger
+from counterveil.schema import Schema
 
 WALK = Path(__file__).parents[2] / "docs" / "walk.md"
 TEN_MINUTES = 600  # seconds
@@ -53,55 +58,93 @@ class Step:
         return code
 
 
+def confirm_a_schema(page, step, folder):
+    page.get_by_role("button", name=step.named("loans.csv")).click()
+    page.locator("#draft-form").wait_for()
+    looks_right(page, "studio-desktop-1-file", folder)
+    step.press(page, "Draft a schema")
+    page.locator("#head-2").wait_for()
+    assert page.locator("#confirmed").inner_text() == "0 of 5 confirmed"
+    step = Step(3)
+    age = page.get_by_role("article", name=step.named("age"))
+    age.get_by_label(step.named("From")).fill("18")
+    age.get_by_label(step.named("To")).fill("120")
+    income = page.get_by_role("article", name=step.named("income"))
+    income.get_by_label("From").fill("0")
+    income.get_by_label("To").fill("20000")
+    may = age.get_by_label("In an answer, this")
+    may.select_option(label=step.named("may only rise"))
+    assert "You typed" in age.inner_text()
+    step.press(page, "Save and go on")
+    assert "Not confirmed yet" in page.get_by_role("alert").inner_text()
+    looks_right(page, "studio-desktop-2-schema", folder)
+    confirm_all(page)
+    step.press(page, "Save and go on")
+
+
+def release(page, folder):
+    step = Step(4)
+    page.get_by_label(step.named("ε in all")).fill("3")
+    step.press(page, "Open the account")
+    step.named("ε exactly")
+    set_epsilon(page, 1)
+    page.locator("#account", has_text="ε 2").wait_for()
+    looks_right(page, "studio-desktop-3-epsilon", folder)
+    step.press(page, "Go on to the release")
+    pay = Step(5).named("Pay ε = 1 and release")
+    page.get_by_role("button", name=pay, exact=True).dblclick()
+    page.locator("#release-bar").wait_for()
+    page.reload()  # a page that is closed and opened again finds its release
+    page.locator("#to-try").wait_for()
+    assert page.locator("#release").is_hidden()
+    assert "guarantee explainer" in page.locator("#veil").inner_text()
+    looks_right(page, "studio-desktop-4-release", folder)
+
+
+def answers_in_the_studio(page, folder):
+    page.locator("#to-try").click()
+    page.get_by_label("Decision to reach").select_option(label="granted")
+    page.get_by_role("button", name="Ask for three invented people").click()
+    page.locator("#answers .card").nth(2).wait_for()
+    assert "instead of" in page.locator("#answers").inner_text()
+    assert "counterveil serve --veil" in page.locator("#serve").inner_text()
+    looks_right(page, "studio-desktop-5-try", folder)
+
+
+def answers_of_the_service(page, step):
+    for words in ("Fill in an example", "What would have to be different?"):
+        assert page.get_by_role("button", name=step.named(words), exact=True).is_visible()
+    assert page.get_by_label(step.named("Decision to reach")).first.is_visible()
+    ask_until_found(page, step.named("granted"))
+    assert serious(page) == []
+    assert fits(page)
+    picture(page, "walk-answer")
+    page.get_by_role("button", name=step.named("What if? Try it")).first.click()
+    sync_api.expect(page.locator("#decision")).to_contain_text("granted", timeout=MINUTES)
+
+
 @pytest.mark.timeout(TEN_MINUTES)
 @pytest.mark.long
 def test_the_walk(browser, tmp_path):
-    begun = time.monotonic()
-    (tmp_path / "loan-desk").mkdir()
+    begun, folder = time.monotonic(), tmp_path / "loan-desk"
+    folder.mkdir()
     subprocess.run([sys.executable, "-c", Step(1).program()], cwd=tmp_path, check=True)
-    step = Step(2)
-    with command(step.command(), tmp_path) as address:
+    with command(Step(2).command(), tmp_path) as address:
         place, _, token = address.partition("?token=")
         choices = {"query": f"?token={token}", "ready": "#tables button"}
         with opened(browser, place, **choices) as page:
-            page.get_by_role("button", name=step.named("loans.csv")).click()
-            step.press(page, "Draft a schema")
-            page.locator("#head-2").wait_for()
-            step = Step(3)
-            age = page.get_by_role("article", name=step.named("age"))
-            age.get_by_label(step.named("From")).fill("18")
-            age.get_by_label(step.named("To")).fill("120")
-            income = page.get_by_role("article", name=step.named("income"))
-            income.get_by_label("From").fill("0")
-            income.get_by_label("To").fill("20000")
-            may = age.get_by_label("In an answer, this")
-            may.select_option(label=step.named("may only rise"))
-            confirm_all(page)
-            step.press(page, "Save and go on")
-            step = Step(4)
-            page.get_by_label(step.named("ε in all")).fill("3")
-            step.press(page, "Open the account")
-            step.named("ε exactly")
-            set_epsilon(page, 1)
-            step.press(page, "Go on to the release")
-            Step(5).press(page, "Pay ε = 1 and release")
-            page.locator("#to-try").wait_for()
-    assert (tmp_path / "loan-desk" / Step(5).named("loans.veil")).is_file()
-    (entry,) = Ledger(tmp_path / "loan-desk" / "ledger.db").entries()
+            assert "token" not in page.url
+            assert page.get_by_role("button", name="Release").is_disabled()
+            confirm_a_schema(page, Step(2), folder)
+            release(page, folder)
+            answers_in_the_studio(page, folder)
+    schema = Schema.load(folder / "loans.schema.json")
+    assert not schema.drafted
+    age = schema.feature("age")
+    assert (age.lower, age.upper, age.direction) == (18, 120, "increase")
+    assert (folder / Step(5).named("loans.veil")).is_file()
+    (entry,) = Ledger(folder / "ledger.db").entries()
     assert (entry.epsilon, entry.state) == (1.0, "released")
-    with (
-        command(Step(6).command(), tmp_path) as address,
-        opened(browser, address) as page,
-    ):
-        step = Step(7)
-        for words in ("Fill in an example", "What would have to be different?"):
-            assert page.get_by_role("button", name=step.named(words), exact=True).is_visible()
-        assert page.get_by_label(step.named("Decision to reach")).first.is_visible()
-        ask_until_found(page, step.named("granted"))
-        assert serious(page) == []
-        assert fits(page)
-        picture(page, "walk-answer")
-        page.get_by_role("button", name=step.named("What if? Try it")).first.click()
-        decision = page.locator("#decision")
-        sync_api.expect(decision).to_contain_text("granted", timeout=MINUTES)
+    with command(Step(6).command(), tmp_path) as address, opened(browser, address) as page:
+        answers_of_the_service(page, Step(7))
     assert time.monotonic() - begun < TEN_MINUTES

@@ -1,26 +1,21 @@
-"""The page of the service in a real browser: desktop and phone, both languages, wrong input.
-
-Some of the tests give the pictures of docs/service.md (see pages.py).
-"""
+"""The page of the service in a real browser: desktop and phone, both languages, wrong input."""
 
 from __future__ import annotations
 
 import pytest
 from pages import (
-    SIZES,
     ask,
     ask_until_found,
     choose_language,
     fill_in_example,
     fits,
     opened,
-    picture,
     serious,
     service,
     sync_api,
 )
 
-from counterveil import Explainer, Schema
+from counterveil import Explainer
 
 app = pytest.importorskip("counterveil.service.app")
 fragments = pytest.importorskip("counterveil.service.page.fragments")
@@ -40,50 +35,18 @@ def address(explainer):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_one_case(browser, address, size, scheme):
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_one_case_and_what_if(browser, address, size, scheme):
     with opened(browser, address, size, color_scheme=scheme) as page:
         assert serious(page) == []
+        fill_in_example(page)
+        for number in (1, 2):  # income and debt are short
+            assert len(page.locator(f"#field-{number}").input_value().strip("-")) <= 7
         ask_until_found(page)
         assert serious(page) == []
         assert fits(page), "the page is wider than the screen"
         assert page.locator("#promise").is_visible()
         assert "end-to-end" in page.locator("#promise").inner_text()
-        if scheme == "light":
-            picture(page, f"service-{size}-case")
-
-
-def test_numbers_of_an_example_are_short(browser, address):
-    with opened(browser, address) as page:
-        fill_in_example(page)
-        for number in (1, 2):  # income and debt
-            assert len(page.locator(f"#field-{number}").input_value().strip("-")) <= 7
-
-
-def test_a_whole_number_with_names_is_chosen_by_name(browser, address):
-    names = {"1": "school", "2": "college", "3": "doctorate"}
-    education = {"kind": "numeric", "name": "education", "integer": True, "lower": 1, "upper": 3}
-    label = {"name": "loan", "classes": ["refused", "granted"]}
-    with opened(browser, address) as page:
-        for value_names, tag in ((names, "SELECT"), ({"1": "school"}, "INPUT")):
-            features = [{**education, "value_names": value_names}]
-            content = {"name": "loans", "features": features, "label": label}
-            shown = fragments.Page(Schema.model_validate(content), "en")
-            shown = shown.fill({"row": "{}"}).body
-            page.evaluate("shown => { document.body.innerHTML = shown }", shown.decode())
-            field = page.locator("#field-0")
-            assert field.evaluate("each => each.tagName") == tag
-            if tag == "SELECT":
-                assert field.locator("option").all_inner_texts()[1:] == list(names.values())
-            else:
-                assert field.get_attribute("type") == "number"
-                assert "college" not in page.locator("#fields").inner_text()
-
-
-def test_what_if_shows_the_decision_at_once(browser, address):
-    with opened(browser, address) as page:
-        ask_until_found(page)
         page.click("article.card button")
         sync_api.expect(page.locator("#decision")).not_to_have_text("")
         sync_api.expect(page.locator("#decision")).to_contain_text("granted")
@@ -93,9 +56,8 @@ def test_what_if_shows_the_decision_at_once(browser, address):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
-def test_a_letter_alone_is_printed(browser, address, size):
-    with opened(browser, address, size, accept_downloads=True) as page:
+def test_a_letter_alone_is_printed(browser, address):
+    with opened(browser, address, "phone", accept_downloads=True) as page:
         ask_until_found(page)
         assert "what works" in page.locator("#result .cards").inner_text()
         page.click("#letter summary")
@@ -103,8 +65,6 @@ def test_a_letter_alone_is_printed(browser, address, size):
         assert letter.startswith("Decision (loan): refused")
         assert serious(page) == []
         assert fits(page)
-        if size == "desktop":
-            picture(page, "service-desktop-letter")
         with page.expect_download() as download:
             page.get_by_role("link", name="Download as text").click()
         assert download.value.path().read_text().strip() == letter.strip()
@@ -141,10 +101,7 @@ def test_german(browser, address):
         assert serious(page) == []
         assert "to be different" not in page.locator("main").inner_text()
 
-
-def test_wrong_input_is_named(browser, address):
-    with opened(browser, address) as page:
-        fill_in_example(page)
+        fill_in_example(page)  # wrong input is named
         page.fill("#field-0", "500")
         page.evaluate("document.getElementById('person').noValidate = true")
         page.click("#ask")
@@ -177,23 +134,7 @@ def test_many_rows(browser, address, rows, schema, tmp_path):
         assert serious(page) == []
 
 
-def test_a_key_is_asked_for(browser, explainer, tmp_path):
-    keys = app.AccessKeys(tmp_path / "keys.db", create=True)
-    key = keys.new("branch")
-    with service(explainer, app.Settings(keys=keys)) as address:
-        page = browser.new_page()
-        page.goto(address)
-        page.wait_for_selector("#key-form:not([hidden])")
-        page.fill("#key", "cvk_wrong")
-        page.click("#key-form button")
-        sync_api.expect(page.locator("#trouble")).to_contain_text("valid")
-        page.fill("#key", key)
-        page.click("#key-form button")
-        page.wait_for_selector(".field")
-        assert page.locator("#key-form").is_hidden()
-
-
-def test_why_answers_are_rationed(browser, veil, model, tmp_path):
+def test_a_key_is_asked_for_and_why_answers_are_rationed(browser, veil, model, tmp_path):
     keys = app.AccessKeys(tmp_path / "keys.db", create=True)
     key = keys.new("branch", answers_a_day=70)
     explainer = Explainer(veil, model)
@@ -202,9 +143,13 @@ def test_why_answers_are_rationed(browser, veil, model, tmp_path):
         service(explainer, settings) as address,
         opened(browser, address, ready="#key-form") as page,
     ):
+        page.fill("#key", "cvk_wrong")
+        page.click("#key-form button")
+        sync_api.expect(page.locator("#trouble")).to_contain_text("valid")
         page.fill("#key", key)
         page.click("#key-form button")
         page.wait_for_selector(".field")
+        assert page.locator("#key-form").is_hidden()
         page.get_by_text("What that means").click()
         assert "70 answers a day" in page.locator("#ration").inner_text()
         assert "99.5 %" in page.locator("#ration").inner_text()

@@ -1,6 +1,6 @@
-"""The studio in a real browser: from a table to a veil to answers, by a person who writes no code.
+"""The studio in a real browser, beside the walk of test_newcomer.py.
 
-The walk on the desktop gives the pictures of docs/studio.md (see pages.py).
+Some tests give pictures of docs/studio.md (see pages.py).
 """
 
 import re
@@ -36,66 +36,6 @@ def folder(tmp_path):
     place.mkdir()
     loans().to_csv(place / "loans.csv", index=False)
     return place
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
-def test_from_a_table_to_answers(browser, folder, size, scheme):
-    with (
-        studio(folder) as address,
-        opened_studio(browser, address, size, color_scheme=scheme) as page,
-    ):
-        assert "token" not in page.url
-        assert page.get_by_role("button", name="Release").is_disabled()
-        page.get_by_role("button", name="loans.csv").click()
-        page.locator("#draft-form").wait_for()
-        looks_right(page, f"studio-{size}-1-file", folder)
-
-        draft(page)
-        assert "case" in page.locator("#left-out").inner_text()
-        assert page.locator("#confirmed").inner_text() == "0 of 6 confirmed"
-        age = page.get_by_role("article", name="age")
-        age.get_by_label("From").fill("18")
-        age.get_by_label("To").fill("120")
-        age.get_by_label("In an answer, this").select_option("increase")
-        assert "You typed" in age.inner_text()
-        page.get_by_role("button", name="Save and go on").click()
-        assert "Not confirmed yet" in page.get_by_role("alert").inner_text()
-        looks_right(page, f"studio-{size}-2-schema", folder)
-        confirm_all(page)
-        page.get_by_role("button", name="Save and go on").click()
-
-        page.get_by_label("ε in all").fill("3")
-        page.get_by_role("button", name="Open the account").click()
-        set_epsilon(page, 2)
-        page.locator("#account", has_text="ε 1").wait_for()
-        looks_right(page, f"studio-{size}-3-epsilon", folder)
-        page.get_by_role("button", name="Go on to the release").click()
-
-        page.locator("#release").dblclick()
-        if size == "phone":  # a page that is closed and opened again finds its release
-            page.locator("#release-bar").wait_for()
-            page.reload()
-        page.locator("#to-try").wait_for()
-        assert page.locator("#release").is_hidden()
-        assert "guarantee explainer" in page.locator("#veil").inner_text()
-        looks_right(page, f"studio-{size}-4-release", folder)
-        page.locator("#to-try").click()
-
-        page.get_by_label("Decision to reach").select_option(label="granted")
-        page.get_by_role("button", name="Ask for three invented people").click()
-        page.locator("#answers .card").nth(2).wait_for()
-        assert "instead of" in page.locator("#answers").inner_text()
-        assert "counterveil serve --veil" in page.locator("#serve").inner_text()
-        looks_right(page, f"studio-{size}-5-try", folder)
-
-    schema = Schema.load(folder / "loans.schema.json")
-    assert not schema.drafted
-    assert (schema.feature("age").lower, schema.feature("age").upper) == (18, 120)
-    assert schema.feature("age").direction == "increase"
-    entries = Ledger(folder / "ledger.db").entries()
-    assert [(entry.epsilon, entry.state) for entry in entries] == [(2.0, "released")]
-    assert (folder / "loans.veil").is_file()
 
 
 @pytest.mark.long
@@ -169,12 +109,9 @@ def test_a_veil_is_tried_and_its_groups_are_shown(browser, folder, veil, monkeyp
         page.get_by_role("button", name="Read fairness.html").click()
         frame = page.frame_locator("#reader iframe")
         frame.locator(".bars .bar").first.wait_for()
-        size = frame.locator(".bars .bar").first.evaluate(
-            "each => each.getBoundingClientRect().width"
-        )
-        assert size > 1  # the policy of the page forbids no part of it
-        colour = frame.locator(".bars .bar").first.evaluate("each => getComputedStyle(each).fill")
-        assert colour != "rgb(0, 0, 0)"
+        bar = frame.locator(".bars .bar").first  # the policy of the page forbids no part of it
+        assert bar.evaluate("each => each.getBoundingClientRect().width") > 1
+        assert bar.evaluate("each => getComputedStyle(each).fill") != "rgb(0, 0, 0)"
         looks_right(page, "studio-desktop-5-people", folder)
 
 
@@ -215,8 +152,12 @@ def test_a_damaged_table_is_said_and_another_one_can_be_chosen(browser, folder):
 @pytest.mark.long
 def test_an_account_that_cannot_pay_stops_the_release(browser, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(0.5))
-    with studio(folder) as address, opened_studio(browser, address) as page:
+    with (
+        studio(folder) as address,
+        opened_studio(browser, address, "phone", color_scheme="dark") as page,
+    ):
         draft(page)
+        looks_right(page, "studio-phone-2-schema", folder)
         confirm_all(page)
         page.get_by_role("button", name="Save and go on").click()
         set_epsilon(page, 2)
@@ -269,15 +210,11 @@ def test_both_languages_have_the_same_words():
     files = [*page.glob("*.html"), page.parent / "walk.py", page.parent / "cards.py"]
     text = "".join(path.read_text() for path in files)
     macros = (page.parents[1] / "service" / "page" / "fields.html").read_text()
-    used = set(
-        re.findall(r"words\([\"'](\w+)[\"'](?! ~)", text + macros.partition("{% endmacro")[0])
-    )
-    assert used <= words["en"].keys()
-    quoted = set(re.findall(r"[\"'](\w+)[\"']", text + macros))
+    shared = macros.partition("{% endmacro")[0]
+    assert {*re.findall(r"words\([\"'](\w+)[\"'](?! ~)", text + shared)} <= words["en"].keys()
+    quoted = {*re.findall(r"[\"'](\w+)[\"']", text + macros)}
     built = re.compile("step_[1-7]|grade_(good|fair|poor)|[a-z]+_head|missing")
-    assert {
-        name for name in words["en"] if name not in quoted and not built.fullmatch(name)
-    } == set()
+    assert [each for each in words["en"].keys() - quoted if not built.fullmatch(each)] == []
 
 
 def test_hundreds_of_bits_are_confirmed_at_once(browser, tmp_path):

@@ -10,7 +10,6 @@ from counterveil_lab.attacks.attribute import why_not
 from counterveil_lab.attacks.batched_training import Transfer, train_copies
 from counterveil_lab.attacks.controls import of_attribute, of_extraction, of_inference
 from counterveil_lab.attacks.defences import ByVeil, build
-from counterveil_lab.attacks.headlines import attribute_table, linked
 from counterveil_lab.attacks.membership import without_model
 from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets
 from counterveil_lab.attacks.shadows import Candidates
@@ -44,22 +43,11 @@ def handed_out(excess):
     return row
 
 
-@pytest.mark.parametrize(
-    ("row", "held"),
-    [
-        (scored("disjoint", 0.51), True),
-        (scored("disjoint", 0.6), False),
-        (scored("disjoint", 0.4), False),
-        (scored("overfitted", 0.7), True),
-        (scored("overfitted", 0.52), False),
-    ],
-)
-def test_controls_of_membership(row, held):
-    outcomes = of_inference([row, handed_out(0.8)])
-    assert [each.held for each in outcomes] == [held, True]
-
-
-def test_controls_of_linkage_and_attribute():
+def test_controls_of_membership_linkage_and_attribute():
+    held = {("disjoint", 0.51), ("overfitted", 0.7)}
+    for case in (*held, ("disjoint", 0.6), ("disjoint", 0.4), ("overfitted", 0.52)):
+        outcomes = of_inference([scored(*case), handed_out(0.8)])
+        assert [each.held for each in outcomes] == [case in held, True]
     assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0].held
     for excess, held in ((0.05, True), (0.2, False)):
         ours = {**handed_out(excess), "defence": "functional-model"}
@@ -93,13 +81,6 @@ def test_controls_of_extraction():
     (_, unclear) = of_extraction([*good, *other_seed])  # the interval of two seeds is wide
     assert (unclear.held, unclear.settled) == (False, False)
     assert of_extraction(played("dp-model", naive=0.95)) == []  # no relabel, no control
-
-
-def test_nothing_to_link_or_infer_gives_no_line():
-    none = {**handed_out(0.5), "counterfactuals": 0}
-    assert linked([none]) == []
-    assert linked([scored("none", 0.5)]) == []
-    assert attribute_table([scored("none", 0.5)]) == []
 
 
 def test_a_copy_never_starts_where_f_started(arena):

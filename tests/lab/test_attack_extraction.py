@@ -15,12 +15,7 @@ from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil_lab.attacks import extraction, verdicts
 from counterveil_lab.attacks.batched_training import losses_of, train_copies
-from counterveil_lab.attacks.defences import (
-    DP_BUDGET,
-    ByBaseline,
-    ByVeil,
-    build,
-)
+from counterveil_lab.attacks.defences import DP_BUDGET, ByBaseline, ByVeil, build
 from counterveil_lab.attacks.extraction import (
     ATTACKERS,
     FidelityTest,
@@ -99,15 +94,11 @@ def test_rows_numbered_before_the_deal_meet_nobody_twice(monkeypatch):
 
 
 def test_wider_networks_have_one_layer_more(arena):
-    def dense(schema, wider):
-        model = architecture(schema, wider=wider)()
-        return sum(isinstance(layer, nn.Linear) for layer in model.modules())
+    def dense(wider):
+        layers = architecture(arena.schema, wider=wider)().modules()
+        return sum(isinstance(layer, nn.Linear) for layer in layers)
 
-    digits = Arena.of("digits", 0, replace(TINY, rows=60)).schema
-    for schema in (arena.schema, digits):
-        assert dense(schema, True) == dense(schema, False) + 1
-    wide = architecture(arena.schema, wider=True)()
-    assert wide(encoded(arena.d3.head(3), arena.schema)[0]).shape == (3, 2)
+    assert dense(True) == dense(False) + 1
 
 
 def test_your_own_model(arena):
@@ -122,23 +113,19 @@ def test_your_own_model(arena):
     kept = (~meets(others, arena.d1, arena.schema)).sum()
     assert len(own.d2) == len(own.d4) == kept // 4
     assert own.dropped == pytest.approx(1 - kept / len(others))
-    assert own.whole is not None
-    assert len(own.whole) == 700
-    assert len(own.test) == min(TINY.test, kept // 4)
-    with pytest.raises(RequestError, match=r"others: .* rows are rows of members"):
-        Arena.own(arena.schema, arena.d1, pd.concat([arena.d1, arena.d2.head(250)]), judge, 0, TINY)
-    odd = others.assign(age="old")
-    with pytest.raises(DataError, match="others: "):
-        Arena.own(arena.schema, arena.d1, odd, judge, 0, TINY)
-    with pytest.raises(DataError, match="members: "):
-        Arena.own(arena.schema, odd, others, judge, 0, TINY)
+    assert (len(own.whole), len(own.test)) == (700, min(TINY.test, kept // 4))
     points, _ = encoded(own.d2.head(4), arena.schema)
     assert torch.allclose(own.model(points).softmax(dim=1), ask_points(judge, points).exp())
-    with pytest.raises(RequestError, match="at least 50 members"):
-        Arena.own(arena.schema, arena.d1.head(9), others, judge, 0, TINY)
-    with pytest.raises(DataError, match="others: no column"):
-        Arena.own(arena.schema, arena.d1, others.drop(columns=arena.schema.label.name), judge, 0,
-                  TINY)  # fmt: skip
+    odd, unlabelled = others.assign(age="old"), others.drop(columns=arena.schema.label.name)
+    for members, strangers, error, words in (
+        (arena.d1, pd.concat([arena.d1, arena.d2.head(250)]), RequestError, "are rows of members"),
+        (arena.d1, odd, DataError, "others: "),
+        (odd, others, DataError, "members: "),
+        (arena.d1.head(9), others, RequestError, "at least 50 members"),
+        (arena.d1, unlabelled, DataError, "others: no column"),
+    ):
+        with pytest.raises(error, match=words):
+            Arena.own(arena.schema, members, strangers, judge, 0, TINY)
 
 
 def test_every_answer_is_legal_and_claims_the_runner_up(by_model):
@@ -149,21 +136,6 @@ def test_every_answer_is_legal_and_claims_the_runner_up(by_model):
     said = ask_frame(by_model.arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said == released.claimed)[released.found].all()
     assert not (said == released.claimed)[~released.found].any()
-
-
-@pytest.mark.slow
-def test_the_surrogate_asks_f_for_predictions_alone(arena, release):
-    judge = arena.judge
-    asked = []
-
-    def counting(rows):
-        asked.append(len(rows))
-        return ask_frame(judge, rows).exp().numpy()
-
-    watched = replace(arena, judge=CallableModel(counting, arena.schema))
-    defence = build("functional-surrogate", watched, epsilon=3.0, size=TINY, veil=release)
-    defence.explain(arena.d2.head(30))
-    assert asked == [30]
 
 
 def test_of_people_with_several_rows_one_is_drawn(monkeypatch):
@@ -180,25 +152,14 @@ def test_of_people_with_several_rows_one_is_drawn(monkeypatch):
     assert seen.is_unique
 
 
-@pytest.mark.slow
-def test_random_labels_keep_the_rows(arena, release, by_model):
-    queries = arena.d2.head(60)
-    guided = build("random-labels-surrogate", arena, epsilon=3.0, size=TINY, veil=release)
-    plain = build("functional-surrogate", arena, epsilon=3.0, size=TINY, veil=release)
-    assert guided.name == "random-labels-surrogate"
-    assert keys(guided.explain(queries).rows) == keys(plain.explain(queries).rows)
-    random = build("random-labels", arena, epsilon=3.0, size=TINY, veil=release)
-    told, plain = random.explain(queries), by_model.explain(queries)
-    assert keys(told.rows) == keys(plain.rows)
-    assert 0.2 < (told.claimed != plain.claimed).mean() < 0.8
-
-
 def test_dp_model_is_another_game(arena):
     pytest.importorskip("opacus")
     defence = build("dp-model", arena, epsilon=1.0, size=TINY)
     assert defence.arena.model is not arena.model
     assert defence.arena.d1 is arena.d1
     assert extraction.budget_of("dp-model", 1.0)["epsilon"] == DP_BUDGET.epsilon
+    assert extraction.budget_of("dpsgd-model", 1.0, 1e-5) == {"epsilon": 1.0, "delta": 1e-5}
+    assert extraction.budget_of("no-noise-published", 1.0)["epsilon"] is None
     released = defence.explain(arena.d2.head(20))
     said = ask_frame(defence.arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said == released.claimed)[released.found].all()
@@ -213,13 +174,6 @@ def test_the_tree_gives_training_rows_away(arena):
     given = keys(released.rows)
     assert [row in private for row in given] == released.found.tolist()
     assert released.found.any()
-
-
-def test_unknown_defences_and_known_budgets(arena):
-    with pytest.raises(RequestError, match="no defence 'nothing'"):
-        build("nothing", arena, epsilon=1.0, size=TINY)
-    assert extraction.budget_of("dpsgd-model", 1.0, 1e-5) == {"epsilon": 1.0, "delta": 1e-5}
-    assert extraction.budget_of("no-noise-published", 1.0)["epsilon"] is None
 
 
 def test_transfer_sets(loot, by_model):
@@ -275,24 +229,8 @@ def test_a_network_learns_the_same_alone_as_in_a_stack(loot, arena, monkeypatch)
 def test_uniform_rows_are_legal(arena):
     test = FidelityTest.of(arena, TINY)
     rows = Encoding(arena.schema).decode(test.uniform.double().numpy())
-    assert legal_share(rows, arena.schema) == 1
-    shares = [rows["sex"].value_counts(normalize=True).max(), len(rows) == TINY.uniform]
-    assert shares[0] < 0.65
-    assert shares[1]
-
-
-class Scrambled:
-    """The rows of a defence with random claims: what makes a naive attacker fall below base."""
-
-    name = "random-labels"
-
-    def __init__(self, own):
-        self.own, self.arena = own, own.arena
-
-    def explain(self, queries, targets=None):
-        released = self.own.explain(queries, targets)
-        rng = np.random.default_rng(0)
-        return replace(released, claimed=rng.integers(2, size=len(queries)))
+    assert (len(rows), legal_share(rows, arena.schema)) == (TINY.uniform, 1)
+    assert rows["sex"].value_counts(normalize=True).max() < 0.65
 
 
 def fidelity(rows):
@@ -300,19 +238,19 @@ def fidelity(rows):
 
 
 @pytest.mark.long
-def test_controls_come_out_as_they_must(by_model):
+def test_controls_come_out_as_they_must(by_model, release):
     rows = extract(by_model, TINY, epsilon=3.0, settings=PROBABILITIES)
     found = fidelity(rows)
     assert {row["attacker"] for row in rows} == {"base-n", "base-2n", "drop", *ATTACKERS}
     assert found["relabel"] >= found["base-n"] - 0.02  # true labels never harm
     assert found["drop"] == found["base-n"]
-    scrambled = fidelity(extract(Scrambled(by_model), TINY, settings=PROBABILITIES))
+    random = build("random-labels", by_model.arena, epsilon=3.0, size=TINY, veil=release)
+    scrambled = fidelity(extract(random, TINY, settings=PROBABILITIES))  # the same rows
     assert scrambled["base-n"] == found["base-n"]
     assert scrambled["naive"] < found["base-n"] - 0.01  # poison, not privacy ...
     assert scrambled["relabel"] == pytest.approx(found["relabel"], abs=1e-6)  # ... and its cure
-    extra = {row["attacker"]: row["extra_queries"] for row in rows if row["queries"] == 200}
-    assert extra == {"base-n": 0, "base-2n": 200, "naive": 0, "cca": 0,
-                     "relabel": 200, "relabel-cca": 200, "drop": 0}  # fmt: skip
+    twice = {row["attacker"] for row in rows if row["extra_queries"]}
+    assert twice == {"base-2n", "relabel", "relabel-cca"}
 
 
 def made_up(attacker, seed, fidelity, extra=0):
@@ -337,10 +275,8 @@ def test_headline_takes_the_strongest_against_the_base_of_its_questions():
     assert line["half_width"] == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
     assert line["naive_lowest"] == pytest.approx(-0.21)
     assert line["attackers"] == 3
-    said = verdicts.sentence(line)
-    assert "explanations added 0.030 ± 0.025 fidelity on test rows" in said
-    assert "the best of 3 attackers (cca, 250 queries" in said
-    assert "picked on other seeds +0.030 ± 0.025" in said
+    for words in ("added 0.030 ± 0.025 fidelity", "of 3 attackers (cca, 250 queries"):
+        assert words in verdicts.sentence(line)
 
 
 def test_picking_the_luckiest_is_no_gain():
@@ -359,17 +295,7 @@ def test_picking_the_luckiest_is_no_gain():
     assert (line["attacker"], verdicts.gained(line)) == ("cca", True)
 
 
-def test_headline_of_nothing_and_of_one_seed():
-    rows = [made_up("base-n", 0, 0.9), made_up("base-2n", 0, 0.9, 250), made_up("drop", 0, 0.9),
-            made_up("naive", 0, 0.8)]  # fmt: skip
-    (line,) = verdicts.headline([{**row, "epsilon": None} for row in rows])
-    assert line["half_width"] is None
-    assert line["epsilon"] is None
-    assert "no attacker of 1 gained fidelity on test rows" in verdicts.sentence(line)
-    assert "best: -0.100, naive" in verdicts.sentence(line)
-
-
-@pytest.mark.long
+@pytest.mark.slow
 def test_figures_and_cases(arena, by_model, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     small = replace(TINY, steps=10, queries=(20, 40))
@@ -411,10 +337,9 @@ def test_a_missing_package_is_said_and_left_out(tmp_path, monkeypatch):
 
 
 def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path):
-    for name in red_team.DATASETS:
-        assert red_team.extraction_size(name, quick=False).queries == (250, 500, 1000, 2000)
-        rows = red_team.extraction_size(name, quick=False).rows
-        assert rows >= 2 * 2000  # what base-2n asks about
+    for size in (red_team.extraction_size(name, quick=False) for name in red_team.DATASETS):
+        assert size.queries == (250, 500, 1000, 2000)
+        assert size.rows >= 2 * 2000  # what base-2n asks about
     said = []
     options = runner.Options(tmp_path, 1, False, 1, say=said.append)
     cases = list(red_team.TABLE_EXTRACTION.chosen(options))
@@ -427,7 +352,7 @@ def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path):
     assert {case["control"] for case in played} == {"none", "disjoint"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("dice_ml") is None, reason="needs dice-ml")
 def test_dice_is_asked_until_the_time_is_over(arena, monkeypatch):
     questions = 0
@@ -447,28 +372,10 @@ def test_dice_is_asked_until_the_time_is_over(arena, monkeypatch):
     asked = {row["queries"]: (row["counterfactual_queries"], row["limited_by"]) for row in rows}
     assert asked[2] == (2, None)
     assert asked[8] in {(4, "time"), (5, "time")}
-    assert set(asked) == {2, 8}
+    assert set(asked) == {2, 8}  # those that were answered or begun
     assert rows[0]["flip_ratio"] > 0.5  # of the queries that were asked
     none = replace(short, dice_seconds=0)
     loot = gather(defence, none)
     assert (loot.answered, len(loot.first.points)) == (0, 0)
     assert {row["queries"] for row in extract(defence, none, settings=PROBABILITIES)} == {2}
     assert defence.explain(arena.d2.head(2)).found.any()  # without a limit as before
-
-
-def test_numbers_of_queries_that_were_answered_or_begun(loot):
-    ways = {0: (2,), 2: (2,), 3: (2, 40), 40: (2, 40), 41: (2, 40, 60), 60: (2, 40, 60)}
-    for answered, counts in ways.items():
-        assert replace(loot, answered=answered).counts((2, 40, 60)) == counts
-
-
-@pytest.mark.long
-def test_wide_tables_are_attacked_by_few(monkeypatch):
-    monkeypatch.setattr(red_team, "WIDE", frozenset({"digits"}))
-    monkeypatch.setattr(red_team, "PICTURES", frozenset())
-    monkeypatch.setattr(red_team, "QUICK", replace(TINY, rows=200, queries=(20,), steps=5))
-    rows = red_team.measure_extraction("digits", "no-noise", 0, quick=True)
-    assert {row["defence"] for row in rows} == {"no-noise"}
-    assert {row["attacker"] for row in rows} == {"base-n", "base-2n", "drop", "naive", "cca",
-                                                 "relabel"}  # fmt: skip
-    assert {row["architecture"] for row in rows} == {"known", "unknown"}

@@ -67,26 +67,21 @@ def test_the_command_ends_in_verdicts(files, monkeypatch):
     assert content["statement"]["mechanism"] == "functional"
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"veil": "nothing.veil"}, "nothing.veil"),
-        ({"model": "nothing.pt2"}, "no model at"),
-        ({"data": "nothing.csv"}, "no table at"),
-        ({"out": "attack.pdf"}, "name the page .html"),
-        ({"out": "model.pt2"}, "name the page .html"),
-        ({"others": "few.csv"}, "at least 50 members and 200 others"),
-        ({"data": "unlabelled.csv"}, "members: no column 'loan'"),
-    ],
-)
-def test_wrong_input_is_one_line(files, changed, words):
+def test_wrong_input_is_one_line(files):
     others = pd.read_csv(files / "others.csv")
     others.head(20).to_csv(files / "few.csv", index=False)
     others.drop(columns="loan").to_csv(files / "unlabelled.csv", index=False)
-    result = CliRunner().invoke(app, command(files, **changed))
-    assert result.exit_code == 2
-    assert words in result.output.replace("\n", " ")
-    assert result.output.count("error:") == 1
+    for option, file, words in (
+        ("veil", "nothing.veil", "nothing.veil"),
+        ("model", "nothing.pt2", "no model at"),
+        ("data", "nothing.csv", "no table at"),
+        ("out", "attack.pdf", "name the page .html"),
+        ("others", "few.csv", "at least 50 members and 200 others"),
+        ("data", "unlabelled.csv", "members: no column 'loan'"),
+    ):
+        result = CliRunner().invoke(app, command(files, **{option: file}))
+        assert (result.exit_code, result.output.count("error:")) == (2, 1)
+        assert words in result.output.replace("\n", " ")
 
 
 def test_veils_say_what_can_be_attacked(made):
@@ -129,28 +124,20 @@ def test_linkage_and_attribute_in_words():
     }  # fmt: skip
     told = {"attack": "attribute", "value": "all", "who": "members", "attribute": "race",
             "advantage": 0.01, "advantage_low": -0.01, "advantage_high": 0.03}  # fmt: skip
+    members = {**told, "defence": "none", "target": "f"}
     words = verdicts.verdicts([], [
-        linked, {**told, "defence": "none", "target": "f"},
-        {**told, "defence": "paper", "target": "f"}, {**told, "defence": "paper", "target": "f'"},
+        linked, members, {**told, "defence": "paper", "target": "f"},
+        {**told, "defence": "paper", "target": "f'"},
     ])  # fmt: skip
     assert words[0].endswith("training rows are given away.")
     assert len(words) == 3
     assert "a copy of it from predictions and paper" in words[2]
     assert words[2].endswith("not told apart from none.")
-    few, none = {**linked, "distinct": 9}, {"attack": "linkage", "defence": "a",
-                                            "counterfactuals": 0}  # fmt: skip
-    words = verdicts.verdicts([], [few, none])
+    none = {"attack": "linkage", "defence": "a", "counterfactuals": 0}
+    words = verdicts.verdicts([], [{**linked, "distinct": 9}, none])
     assert words[0].endswith("too few for a verdict.")
     assert words[1].endswith("nothing to link.")
-
-
-def test_attributes_of_members_are_held_against_those_of_others():
-    told = {"attack": "attribute", "value": "all", "attribute": "race", "defence": "none",
-            "target": "f"}  # fmt: skip
-    sure = {"advantage": 0.1, "advantage_low": 0.08, "advantage_high": 0.12}
-    members = {**told, **sure, "who": "members"}
-    (words,) = verdicts.verdicts([], [members, {**told, **sure, "who": "outsiders"}])
-    assert "an excess of +0.000 ± 0.028; not told apart from none" in words
-    nothing = {"advantage": 0.0, "advantage_low": -0.02, "advantage_high": 0.02}
-    (words,) = verdicts.verdicts([], [members, {**told, **nothing, "who": "outsiders"}])
-    assert words.endswith("an excess of +0.100 ± 0.028.")
+    sure = {**members, "advantage": 0.1, "advantage_low": 0.08, "advantage_high": 0.12}
+    for others, end in ((sure, "not told apart from none"), (members, "+0.090 ± 0.028")):
+        (words,) = verdicts.verdicts([], [sure, {**others, "who": "outsiders"}])
+        assert end in words

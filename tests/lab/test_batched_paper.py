@@ -22,7 +22,9 @@ def known_noise(scale, size):
     return scale * torch.linspace(-1, 1, size, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("reading", [None, "tied", "signed"])
+@pytest.mark.parametrize(
+    "reading", [None, *(pytest.param(name, marks=pytest.mark.slow) for name in ("tied", "signed"))]
+)
 def test_together_is_as_one_by_one(reading):
     usual = replace(ARCHITECTURES["image"], epochs=1, batch=128)
     architecture = replace(usual, **({reading: True} if reading else {}))

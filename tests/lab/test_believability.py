@@ -9,7 +9,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import CallableModel, adapt
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil_lab.believability import WISHES, BoostedTrees, Judges, Reality
+from counterveil_lab.believability import WISHES, Judges, Reality
 from counterveil_lab.datasets import Dataset, load
 from counterveil_lab.percentiles import (
     PercentileNetwork,
@@ -28,17 +28,14 @@ SCHEMA = Schema(
     ),
 )
 COLUMNS = ["size", "debt", "colour", "sold"]
-TRAIN = pd.DataFrame(
-    [
-        (0.0, 1.0, "red", "no", "no"),
-        (0.0, 2.0, "red", "no", "no"),
-        (0.0, 3.0, "red", "yes", "no"),
-        (10.0, 4.0, "green", "yes", "yes"),
-        (20.0, np.nan, "green", "yes", "yes"),
-    ]
-    * 4,
-    columns=[*COLUMNS, "y"],
-)
+PEOPLE = [
+    (0.0, 1.0, "red", "no", "no"),
+    (0.0, 2.0, "red", "no", "no"),
+    (0.0, 3.0, "red", "yes", "no"),
+    (10.0, 4.0, "green", "yes", "yes"),
+    (20.0, np.nan, "green", "yes", "yes"),
+]
+TRAIN = pd.DataFrame(PEOPLE * 4, columns=[*COLUMNS, "y"])
 
 
 def rows(*cells):
@@ -50,23 +47,20 @@ def space():
     return Percentiles(SCHEMA, TRAIN)
 
 
-def models_that_accept(*sizes):
-    """Models that say yes from a size on."""
+def accepting(size):
+    """A model that says yes from a size on."""
 
-    def at_least(size):
-        def proba(frame):
-            yes = np.where(frame["size"] >= size, 0.9, 0.1)
-            return np.stack([1 - yes, yes], axis=1)
+    def proba(frame):
+        yes = np.where(frame["size"] >= size, 0.9, 0.1)
+        return np.stack([1 - yes, yes], axis=1)
 
-        return CallableModel(proba, SCHEMA)
-
-    return [at_least(size) for size in sizes]
+    return CallableModel(proba, SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def judges():
     data = Dataset("tiny", SCHEMA, TRAIN, TRAIN, None, "")
-    f, one, two, boosted = models_that_accept(5, 9, 15, 8)
+    f, one, two, boosted = map(accepting, (5, 9, 15, 8))
     queries = rows(
         (0.0, 1.0, "red", "no"),
         (0.0, 2.0, "red", "no"),
@@ -103,13 +97,6 @@ def test_distances_of_rows(space, one, two, distance):
     assert float(nearest_l1(points[:1], points[1:])[0]) == pytest.approx(distance)
 
 
-def test_which_features_changed(space):
-    before = rows((0.0, 1.0, "red", "no"), (0.0, np.nan, "red", "no"))
-    after = rows((0.0, np.nan, "blue", "no"), (0.5, np.nan, "red", "yes"))
-    found = space.changed(before, after)
-    assert found.tolist() == [[False, True, True, False], [True, False, False, True]]
-
-
 @pytest.mark.parametrize(
     ("answer", "rare"),
     [
@@ -121,11 +108,10 @@ def test_which_features_changed(space):
     ],
 )
 def test_rare_pairs(space, answer, rare):
+    """What did not change is not called rare."""
     query, given = rows((0.0, 1.0, "red", "no")), rows(answer)
     assert bool(space.has_rare_pair(given, space.changed(query, given))[0]) is rare
 
-
-def test_what_did_not_change_is_not_called_rare(space):
     strange = rows((0.0, np.nan, "blue", "no"))
     assert not space.has_rare_pair(strange, space.changed(strange, strange))[0]
 
@@ -134,15 +120,12 @@ def people_of_two_moods(count, extra=0):
     """Size and debt follow each other; `extra` people are green and in debt without any size."""
     half, rng = count // 2, np.random.default_rng(0)
     high = np.arange(count) >= half
-    frame = pd.DataFrame(
-        {
-            "size": np.where(high, rng.uniform(50, 100, count), rng.uniform(1, 40, count)),
-            "debt": np.where(high, rng.uniform(5, 10, count), rng.uniform(1, 4, count)),
-            "colour": rng.choice(["red", "green"], count),
-            "sold": rng.choice(["no", "yes"], count),
-            "y": np.where(high, "yes", "no"),
-        }
-    )
+    frame = pd.DataFrame({
+        "size": np.where(high, rng.uniform(50, 100, count), rng.uniform(1, 40, count)),
+        "debt": np.where(high, rng.uniform(5, 10, count), rng.uniform(1, 4, count)),
+        "colour": rng.choice(["red", "green"], count), "sold": rng.choice(["no", "yes"], count),
+        "y": np.where(high, "yes", "no"),
+    })  # fmt: skip
     odd = pd.DataFrame([(1.0, 9.9, "green", "no", "no")] * extra, columns=frame.columns)
     return pd.concat([frame, odd], ignore_index=True)
 
@@ -197,7 +180,8 @@ def test_scores_by_hand(judges):
     assert "impossible" not in row
 
 
-def test_boosted_counts_only_queries_that_it_refuses(judges):
+def test_what_counts_in_a_score(judges):
+    """Boosted counts only queries that it refuses; an answer that f refuses is no flip."""
     answers = rows((6.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"), (9.5, 3.0, "red", "yes"))
     row = judges.score(answers, [True] * 3)
     assert row["queries"] == 3
@@ -205,13 +189,8 @@ def test_boosted_counts_only_queries_that_it_refuses(judges):
     assert row["flip_ratio"] == 1.0
     assert "seconds_per_query" not in row
 
-
-def test_an_answer_that_f_refuses_lowers_the_flip_ratio(judges):
     answers = rows((1.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"))
     assert judges.score(answers, [True, True])["flip_ratio"] == 0.5
-
-
-def test_no_answers(judges):
     row = judges.score(judges.queries, [False] * 4)
     assert row["flip_ratio"] == 0
     assert row["twins"] is row["near"] is row["odd"] is row["iso"] is None
@@ -221,15 +200,11 @@ def test_no_answers(judges):
 
 def test_outliers_are_told_from_real_rows():
     generator = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "size": generator.uniform(0, 100, 1000),
-            "debt": generator.uniform(0, 10, 1000),
-            "colour": generator.choice(["red", "green", "blue"], 1000, p=[0.49, 0.49, 0.02]),
-            "sold": generator.choice(["no", "yes"], 1000, p=[0.98, 0.02]),
-            "y": "yes",
-        }
-    )
+    frame = pd.DataFrame({
+        "size": generator.uniform(0, 100, 1000), "debt": generator.uniform(0, 10, 1000),
+        "colour": generator.choice(["red", "green", "blue"], 1000, p=[0.49, 0.49, 0.02]),
+        "sold": generator.choice(["no", "yes"], 1000, p=[0.98, 0.02]), "y": "yes",
+    })  # fmt: skip
     reality = Reality(Dataset("tiny", SCHEMA, frame[:500], frame[500:], None, ""), "yes")
     real, strange = frame[500:], frame[500:].assign(colour="blue", sold="yes")
     ordinary, odd = (reality.judge(real, given) for given in (real, strange))
@@ -255,13 +230,6 @@ def test_a_network_over_percentiles_has_their_gradient():
     assert adapt(network, SCHEMA).differentiable
 
 
-def test_boosted_trees_take_rows_with_missing_values():
-    trees = BoostedTrees(SCHEMA, TRAIN, 0, min_samples_leaf=2)
-    model = adapt(trees, SCHEMA)
-    assert not model.differentiable
-    assert trees.predict_proba(TRAIN[COLUMNS]).argmax(axis=1).tolist() == [0, 0, 0, 1, 1] * 4
-
-
 @pytest.mark.parametrize("name", ["adult", "months"])
 def test_wishes_name_classes_and_features_of_the_schemas(name):
     schema = load(name).schema
@@ -269,7 +237,7 @@ def test_wishes_name_classes_and_features_of_the_schemas(name):
     assert set(WISHES[name].personal) < set(schema.columns)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["percentile network", "boosted"])
 def test_judges_of_a_quick_look(kind):
     judges = Judges.of("adult", 0, kind, quick=True)
@@ -279,8 +247,5 @@ def test_judges_of_a_quick_look(kind):
     row = judges.score(judges.queries, [True] * 50)
     assert row["flip_ratio"] == row["boosted"] == row["changes"] == 0
     assert 0 < row["near_real"] < row["near"] == row["near_queries"]
-
-
-def test_nobody_knows_the_wish_of_other_datasets():
     with pytest.raises(RequestError, match="no wish is known for 'digits'"):
         Judges.of("digits", 0, "network", quick=True)

@@ -77,7 +77,7 @@ def test_small_schemas_have_few_rows():
         assert max(sizes) <= 13
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_adult():
     for row in exhaustive.adult_rows("network", 3):
         assert row["queries"] == 3

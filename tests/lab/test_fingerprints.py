@@ -41,14 +41,6 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there():
 
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
-def test_a_fresh_process_finds_the_same_behaviour(groups):
-    torch.manual_seed(5)
-    np.random.seed(5)
-    assert behaviours(groups) == {group: behaviour(group) for group in groups}
-
-
-@pytest.mark.full_lessons
-@pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
 def test_known_values_are_those_of_the_present_code(groups):
     known = json.loads(KNOWN.read_text("utf-8"))
     assert set(known) == set(GROUPS)
@@ -56,23 +48,26 @@ def test_known_values_are_those_of_the_present_code(groups):
         assert alike(values_of(group), known[group], group), group
 
 
-@pytest.mark.parametrize(
-    ("group", "known", "same"),
-    [
-        ("models", [1.001, "a", 2], True),  # the last digits of another processor
+@pytest.mark.full_lessons
+@pytest.mark.slow
+def test_a_fresh_process_finds_the_same_behaviour():
+    torch.manual_seed(5)
+    np.random.seed(5)
+    assert behaviours(GROUPS) == {group: behaviour(group) for group in GROUPS}
+
+
+def test_values_are_alike_that_differ_as_processors_do():
+    """In the last digits; a search may turn one answer of many."""
+    for group, known, same in (
+        ("models", [1.001, "a", 2], True),
         ("models", [1.01, "a", 2], False),
         ("models", [1.0, "b", 2], False),
         ("models", [1.0, "a", 2, 3], False),
         ("models", None, False),
         ("nearest", [1.01, "a", 2], True),
         ("nearest", [1.1, "a", 2], False),
-    ],
-)
-def test_values_are_alike_that_differ_as_processors_do(group, known, same):
-    assert alike([1.0, "a", 2], known, group) == same
-
-
-def test_a_search_may_turn_one_answer_of_many():
+    ):
+        assert alike([1.0, "a", 2], known, group) == same
     given = [float(at) for at in range(1, 101)]
     assert alike(given, [50.0, *given[1:]], "nearest")
     assert not alike(given, [50.0] * 10 + given[10:], "nearest")
@@ -152,13 +147,9 @@ def test_stored_rows_carry_the_fingerprint(tmp_path):
     (row,) = stored_rows(tmp_path, "targets")
     assert (row["accuracy"], row["fingerprint"]) == (0.8, fingerprint("targets"))
     assert earlier([row], "targets") == ""
-    assert earlier([{"commit": "abc"}], "targets").startswith(
-        "These rows were measured by an earlier"
-    )
+    assert "measured by an earlier" in earlier([{"commit": "abc"}], "targets")
     assert earlier([row, {"commit": "def"}], "targets").endswith("(commit `def`).")
-    assert earlier([{"commit": "abc"}], "audit").startswith(
-        "Measured at commit `abc`, which may be"
-    )
+    assert "commit `abc`, which may be" in earlier([{"commit": "abc"}], "audit")
     new = {**row, "dataset": "adult", "part": "none"}
     old = [{"dataset": "adult", "part": "paper"}, {"dataset": "mnist", "part": "none"}]
     old = [{**row, "commit": "abc"} for row in old]

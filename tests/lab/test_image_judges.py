@@ -22,14 +22,10 @@ def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path):
     assert len(cases) == 2 * 2 * 4
     assert len(list(believable_images.cases(options(tmp_path, quick=True)))) == 1
 
-
-def test_the_case_study_shows_a_believable_answer_of_a_release_with_delta(tmp_path):
-    cases = list(images.cases_of_case_study(options(tmp_path, quick=True)))
-    assert [(case["mechanism"], case.get("delta")) for case in cases] == [
-        ("paper", None),
-        ("functional", None),
-        ("functional", 1e-6),
+    shown = [
+        case.get("delta") for case in images.cases_of_case_study(options(tmp_path, quick=True))
     ]
+    assert shown == [None, None, 1e-6]  # the case study: a believable answer with δ
 
 
 def test_the_stranger_is_another_network_than_f():

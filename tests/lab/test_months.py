@@ -21,7 +21,7 @@ def one_person(**changes):
     return pd.DataFrame([{**head, **row, **changes}])[NAMES]
 
 
-def test_no_row_of_the_process_is_impossible():
+def test_no_row_of_the_process_is_impossible_and_a_seed_makes_the_same_people():
     for seed in range(5):
         assert not months.impossible_steps(months.table(rows=4000, seed=seed)).any()
     assert not months.impossible_steps(one_person()).any()
@@ -46,8 +46,6 @@ def test_each_broken_rule_is_seen_with_those_who_take_part(changes, parts):
     (found,) = months.impossible_steps(one_person(**changes))
     assert {name for name, broken in zip(NAMES, found, strict=True) if broken} == parts
 
-
-def test_the_same_seed_makes_the_same_people():
     pd.testing.assert_frame_equal(PEOPLE, months.table(rows=4000, seed=3))
     assert not PEOPLE.equals(months.table(rows=4000, seed=4))
     assert len(months.table(rows=7, seed=0)) == 7

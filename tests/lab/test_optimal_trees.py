@@ -58,7 +58,7 @@ def test_a_no_is_proved():
     assert optimal_trees.optimum(trees, encoding, query, box, 1) == (None, True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_adult():
     for row in optimal_trees.measure_case("adult", quick=True):
         assert row["queries"] == optimal_trees.QUICK_QUERIES

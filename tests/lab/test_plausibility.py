@@ -25,14 +25,12 @@ def people(count):
     """Income follows rent, where that is known; members are few."""
     dice = np.random.default_rng(2)
     rent = dice.integers(10, 90, count)
-    frame = {
+    return pd.DataFrame({
         "rent": np.where(dice.random(count) < 0.1, np.nan, rent),
-        "income": rent + dice.integers(-5, 6, count),
+        "income": rent + dice.integers(-5, 6, count), "same": "a",
         "member": dice.choice(["no", "yes"], count, p=[0.97, 0.03]),
-        "same": "a",
         "y": dice.choice(["no", "yes"], count),
-    }
-    return pd.DataFrame(frame)
+    })[["rent", "income", "member", "same", "y"]]  # fmt: skip
 
 
 TABLE = people(3000)
@@ -51,20 +49,19 @@ def test_a_copy_differs_in_the_feature_that_was_replaced(pairs):
     counts = np.bincount(pairs.replaced, minlength=4)
     assert counts.tolist() == [1000, 1000, 1000, 0]  # all have the same "same"
     assert pairs.real["y"].value_counts().tolist() == [1500, 1500]
-
-
-def test_every_value_leaves_as_often_as_it_comes(pairs):
+    # Every value leaves as often as it comes.
     mine = pairs.replaced == 2
     members = [(part["member"][mine] == "yes").mean() for part in (pairs.real, pairs.copies)]
     assert members == pytest.approx([0.5, 0.5], abs=0.05)  # of 3 % of all
 
 
-@pytest.mark.parametrize(
-    ("real", "copies", "expected"),
-    [([2, 3], [0, 1], 1.0), ([0, 1], [2, 3], 0.0), ([1, 1], [1, 1], 0.5), ([0, 2], [1, 2], 0.375)],
-)
-def test_auc_by_hand(real, copies, expected):
-    assert plausibility.auc(np.array(real), np.array(copies)) == expected
+def test_auc_by_hand():
+    for real, copies, auc in (
+        ((2, 3), (0, 1), 1.0),
+        ((1, 1), (1, 1), 0.5),
+        ((0, 2), (1, 2), 0.375),
+    ):
+        assert plausibility.auc(np.array(real), np.array(copies)) == auc
 
 
 def test_a_population_with_pairs_sees_copies_and_one_of_singles_does_not(pairs):
@@ -84,7 +81,7 @@ def test_cases(tmp_path):
     assert {case["seed"] for case in asked} == {1, 2}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_months(monkeypatch):
     monkeypatch.setattr(releases, "QUICK_ROWS", 6000)
     (row,) = plausibility.measure_case("months", 3.0, 1, quick=True)

@@ -20,7 +20,7 @@ from counterveil_lab.report.claims import Claim, Outcome, State, judge
 from counterveil_lab.report.frames import SECTIONS, Mean, described, means
 from counterveil_lab.report.page import Stored, gather, quoted, render, rich, write
 from counterveil_lab.report.pivots import Measure, Pivot, table_of
-from counterveil_lab.report.sections import ROWS, behind, claims_of
+from counterveil_lab.report.sections import ROWS, claims_of
 from counterveil_lab.results import write as store
 
 ROOT = Path(__file__).parents[2]
@@ -63,36 +63,6 @@ def answers(dataset="mnist", *, paper=0.8, functional=1.0):
     return rows
 
 
-def judged(twins):
-    """Believable answers in small, of ours and of NICE."""
-    worth = {"flip_ratio": 1.0, "boosted": 0.9, "changes": 2.0, "effort": 1.0, "top": 0.5,
-             "rare": 0.1, "odd": 0.1, "near": 0.5, "near_queries": 0.9, "near_real": 0.2,
-             "iso": 0.1, "lof": 0.1, "seconds_per_query": 0.001, "warm_up_seconds": 1.0,
-             "queries": MANY, "dataset": "adult"}  # fmt: skip
-    head = {"kind": "network", "prefer": "believable", **worth}
-    rows = [
-        ours("functional", epsilon, twins=twins + epsilon / 1000, **head)
-        for epsilon in (0.025, 0.75, 3.0)
-    ]
-    rows += [{**row, "kind": "private model", "guidance": "private model"} for row in rows]
-    nice = {"method": "nice-sparsity", "epsilon": None, "kind": "network", "seed": 0}
-    return [*rows, {**worth, **nice, "twins": 0.85}]
-
-
-def looked_at(twins):
-    """Believable answers about images in small, beside the nearest."""
-    worth = {"flip_ratio": 1.0, "effort": 0.1, "near_queries": 7.0, "near_real": 4.5, "seed": 1,
-             "plausibility": 0.6, "stability": 0.9, "seconds_per_query": 0.1, "queries": MANY,
-             "warm_up_seconds": 1.0, "dataset": "mnist", "basis": "features"}  # fmt: skip
-    found = {"believable": (twins, 0.96), "nearest": (0.2, 0.1)}
-    return [
-        ours("functional", epsilon, prefer=prefer, twins=shares[0], stranger=shares[1],
-             near=5 - epsilon, **worth)
-        for epsilon in (0.75, 3.0)
-        for prefer, shares in found.items()
-    ]  # fmt: skip
-
-
 def attacks(defence, naive, best):
     head = {"dataset": "adult", "defence": defence, "architecture": "known",
             "epsilon": None if defence == "no-noise" else 0.025}  # fmt: skip
@@ -121,36 +91,6 @@ def stolen(guidance, fidelity):
 def measured(draw, **more):
     """A draw of the noise on Adult."""
     return {"dataset": "adult", "epsilon": 0.75, "delta": 1e-9, "draw": draw, **more}
-
-
-def judged_by_all(faults):
-    """What exhaustive search found of one model."""
-    row = {"part": "adult", "model": "boosted", "prefer": "nearest", "times_best": 1.01 + faults}
-    return {**row, "missed": faults, "disproved": faults}
-
-
-def told_apart(low, high):
-    """How well plausibility tells real rows at two ε."""
-    head = {"dataset": "adult", "seed": 1}
-    return [{**head, "epsilon": e, "auc": auc} for e, auc in ((0.1, low), (3.0, high))]
-
-
-def said_of_people(false):
-    """How many claims about people were false at one ε."""
-    head = {"dataset": "adult", "part": "whole", "rows": 3000, "epsilon": 0.75, "seed": 1}
-    return {**head, "claims": 10_000, "claims_an_answer": 0.8, "false": false}
-
-
-def beside_treecf(faults):
-    """What was found beside treecf on one dataset."""
-    row = {"dataset": "adult", "prefer": "nearest", "times_l2": 1.01 + faults}
-    return {**row, "missed": faults}
-
-
-def drawn(by, ratio):
-    """What the bias of a map came out as."""
-    bias = {"bias": ratio / 10, "standard_error": 0.1, "ratio": ratio, "relative_bias": ratio / 4}
-    return [ours("paper", "none", dataset="adult", scale=0.1, map=by, **bias)]
 
 
 def scored(defence, target, auc, control="none"):
@@ -184,16 +124,16 @@ def by_group(minority, majority):
     ]
 
 
+def changed(rows, **values):
+    return [{**row, **values} for row in rows]
+
+
 class Page(HTMLParser):
     """Ids, links, sources and pictures of a page; tags must close in order."""
 
     def __init__(self, text):
         super().__init__()
-        self.ids = []
-        self.links = []
-        self.loads = []
-        self.alts = []
-        self.open = []
+        self.ids, self.links, self.loads, self.alts, self.open = [], [], [], [], []
         self.feed(text)
         assert not self.open
 
@@ -255,91 +195,70 @@ def state(name, rows, words):
     return found.state
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "enough", "less", "claims"),
-    [
-        ("believable", judged, 0.9, 0.8,
-         ("hold with retrained models", "retrained models accept more",
-          "Every query gets an answer", "nearer to real rows of the class",
-          "Everybody whom the private model refuses")),
-        ("believable-images", looked_at, 0.98, 0.96,
-         ("retrained networks accept", "accepts at least 95 %", "Every image gets an answer",
-          "nearer to real images", "than of the nearest")),
-    ],
-)  # fmt: skip
-def test_believable_answers_are_held_against_their_bars(name, rows, enough, less, claims):
-    assert {state(name, rows(enough), words) for words in claims} == {State.HOLDS}
-    assert state(name, rows(less), claims[0]) is State.FAILS
-
-
 # The whole report.
 
 
-@pytest.fixture(scope="module")
-def stored_results(tmp_path_factory):
-    """The report of the stored results, and a folder with the documents that quote tables."""
-    folder, usual, made = tmp_path_factory.mktemp("stored"), pages.gather, []
-    (folder / "docs").mkdir()
-    for name in QUOTING:
-        (folder / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "gather", lambda *given: made.append(usual(*given)) or made[0])
-        said = write(ROOT / "results", folder / "results/report.html", folder / "docs")
-    return folder, said, made[0]
-
-
-@pytest.fixture(scope="module")
-def report(stored_results):
-    return stored_results[2]
-
-
-@pytest.fixture(scope="module")
-def texts(stored_results):
-    """The page and its twin."""
-    files = (stored_results[0] / name for name in ("results/report.html", "docs/results.md"))
-    return [file.read_text("utf-8") for file in files]
-
-
 @pytest.mark.long
-def test_the_stored_results_make_a_page_and_a_twin(stored_results, report, texts):
-    folder, said, _ = stored_results
-    page, twin = check(texts[0]), texts[1]
+@pytest.mark.full_lessons
+def test_the_whole_report_of_the_stored_results(tmp_path, monkeypatch, stored):
+    """README.md and docs/ show what the stored rows give; writing them again changes nothing."""
+    usual, made = pages.gather, []
+    (tmp_path / "docs").mkdir()
+    for name in QUOTING:
+        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(pages, "gather", lambda *given: made.append(usual(*given)) or made[0])
+    said = write(ROOT / "results", tmp_path / "results/report.html", tmp_path / "docs")
+    assert len([words for words in said if words.startswith("written: ")]) == 2
+    for name in (*QUOTING, "docs/results.md"):
+        assert (tmp_path / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
+    files = (tmp_path / name for name in ("results/report.html", "docs/results.md"))
+    page, twin = (file.read_text("utf-8") for file in files)
+    assert set(NAMES) <= set(check(page).ids)
     assert not re.search(r"\b(nan|NaN|None)\b", twin)
-    assert str(folder) not in twin
+    assert str(tmp_path) not in twin
     assert "`results/report.html`" in twin
-    assert said[:2] == [
-        f"written: {folder}/results/report.html",
-        f"written: {folder}/docs/results.md",
-    ]
-    assert set(NAMES) <= set(page.ids)
-    for section in report.sections:
+    for block in twin.split("\n\n"):
+        lines = block.splitlines()
+        if lines and lines[0].startswith("| "):
+            assert len({re.sub(r"\\\|", "", line).count("|") for line in lines}) == 1
+    begins_with_counts_a_picture_and_the_papers_claims(made[0], page, twin, stored)
+    for section in made[0].sections:
         assert f"### {section.spec['title']}\n" in twin
         assert not section.missing, section.spec["name"]
         assert section.tables, section.spec["name"]
         assert len(section.verdicts) >= len(section.spec["claim"]), section.spec["name"]
         for table in section.tables:
             assert (f"**{table.title}**" in twin) == (table.shown == "page"), table.title
-    for block in twin.split("\n\n"):
-        lines = block.splitlines()
-        if lines and lines[0].startswith("| "):
-            assert len({re.sub(r"\\\|", "", line).count("|") for line in lines}) == 1
+        if section.spec["name"] == "table-fr":
+            other_data_is_marked(section.tables[0], page)
 
 
-@pytest.mark.long
-def test_the_documents_are_those_of_the_stored_results(stored_results):
-    """README.md and docs/ show what the stored rows give; writing them again changes nothing."""
-    folder, said, _ = stored_results
-    written = [words for words in said if words.startswith("written: ")]
-    assert len(written) == 2  # no document had to be written anew
-    for name in (*QUOTING, "docs/results.md"):
-        assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
+def begins_with_counts_a_picture_and_the_papers_claims(report, page, twin, stored):
+    for of_paper in (True, False):
+        states = report.states(of_paper)
+        counts = ". ".join(f"{it.capitalize()}: {states[it]}" for it in State if states[it])
+        assert f"{counts}." in twin
+        assert all(f"{it} {states[it]}</span>" in page for it in State)
+    rows = sum(map(len, stored.files.values()))
+    said = re.search(r"Stored rows: ([\d,]+), ([\d,]+) of", twin)
+    assert said
+    assert 0 < int(said[2].replace(",", "")) <= int(said[1].replace(",", "")) == rows
+    start, end = page.index('id="glance"'), page.index("Our own claims</summary>")
+    assert f"{said[1]} rows</dd><dd>{said[2]} by the present code" in page[start:end]
+    assert page.count("<img ", start, end) == 1
+    specs = [section for chapter in SECTIONS["chapter"] for section in chapter["section"]]
+    claims = [claim for spec in specs for each in spec["claim"] for claim in claims_of(each)]
+    assert page.count('<span class="state">', start, end) == sum(it.of_paper for it in claims)
 
 
-def test_a_long_table_is_shown_by_the_command(tmp_path):
-    put(tmp_path, "fig-attribute", guessed(0.0))
-    assert "x\\|y" in pages.show(tmp_path, "fig-attribute")  # a pipe inside a cell
-    with pytest.raises(InputError, match="there are: "):
-        pages.show(tmp_path, "nothing")
+def other_data_is_marked(table, page):
+    place = table.columns.index("Purchase substitute")
+    cells = [row[place] for row in table.rows if row[place].printed]
+    assert cells
+    assert all(cell.other_data for cell in cells)
+    assert not any(row[table.columns.index("MNIST")].other_data for row in table.rows)
+    assert '<em class="other">paper 0.722†' in page
+    assert "Those are not comparable" in page
 
 
 def test_an_empty_folder_says_how_to_make_every_file(tmp_path):
@@ -350,24 +269,30 @@ def test_an_empty_folder_says_how_to_make_every_file(tmp_path):
     check((tmp_path / "page.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b'{"rows": []}'])
-def test_a_broken_file_is_a_missing_one(tmp_path, content):
-    (tmp_path / "fig-mse.parquet").write_bytes(content)
+def test_a_broken_file_is_a_missing_one(tmp_path):
+    broken = {"fig-mse": b"", "fig-time": b"PAR1", "table-fr": b'{"rows": []}'}
+    for name, content in broken.items():
+        (tmp_path / f"{name}.parquet").write_bytes(content)
     said = write(tmp_path, tmp_path / "page.html", tmp_path / "results.md")
-    assert any(line.startswith("fig-mse:") and "makes it" in line for line in said)
+    told = {line.partition(":")[0] for line in said if "makes it" in line}
+    assert set(broken) <= told
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_without_columns_or_values_break_nothing(tmp_path, name):
+def test_rows_without_columns_or_values_break_nothing(tmp_path):
     odd = dict.fromkeys(("dataset", "method", "defence", "attacker", "attack"), "new")
     empty = dict.fromkeys(("epsilon", "flip_ratio", "mechanism", "margin", "advantage", "batch"))
-    put(tmp_path, name, [{}, {"dataset": None}, {"dataset": "adult", "seed": 0},
-                         {**odd, **empty, "part": "peers"}])  # fmt: skip
+    rows = [{}, {"dataset": None}, {"dataset": "adult", "seed": 0}]
+    for name in NAMES:
+        put(tmp_path, name, [*rows, {**odd, **empty, "part": "peers"}])
     write(tmp_path, tmp_path / "page.html", tmp_path / "results.md")
     check((tmp_path / "page.html").read_text("utf-8"))
 
 
-def test_toy_size_is_said(tmp_path):
+def test_toy_size_is_said_and_a_long_table_is_shown_by_the_command(tmp_path):
+    put(tmp_path, "fig-attribute", guessed(0.0))
+    assert "x\\|y" in pages.show(tmp_path, "fig-attribute")  # a pipe inside a cell
+    with pytest.raises(InputError, match="there are: "):
+        pages.show(tmp_path, "nothing")
     put(tmp_path, "table-ad", answers(), "counterveil-lab run table-ad --quick")
     assert "table-ad: toy size (--quick)" in write(tmp_path, tmp_path / "page.html", None)
     assert "these numbers mean nothing" in (tmp_path / "page.html").read_text("utf-8")
@@ -386,8 +311,6 @@ def test_figures_are_inside_the_page(tmp_path):
     (tmp_path / "a.svg").write_bytes(b" " * pages.LARGEST_PICTURE)
     assert pages.pictures(tmp_path, spec) == []
 
-
-def test_text_is_escaped():
     assert str(rich("`a<b` *c* <d>")) == "<code>a&lt;b</code> <i>c</i> &lt;d&gt;"
 
 
@@ -401,7 +324,7 @@ def judging():
     return [{**head, "seed": seed, "accuracy": 0.8 + seed / 10} for seed in (0, 1)]
 
 
-def test_quoted_tables_are_made_anew_between_their_markers(tmp_path):
+def test_quoted_tables_and_numbers_are_made_anew_between_their_markers(tmp_path):
     put(tmp_path, "targets", judging())
     text = "before\n<!-- results:targets -->\nold\n<!-- end:targets -->\nafter\n"
     new = quoted(text, Stored(tmp_path))
@@ -409,9 +332,8 @@ def test_quoted_tables_are_made_anew_between_their_markers(tmp_path):
     assert "| mnist | 0.850 | 0.700 | 0.200 | 0.900 |\n\nThese rows were measured by" in new
     assert new.endswith(".\n<!-- end:targets -->\nafter\n")
     assert quoted(new, Stored(tmp_path)) == new
+    assert quoted(text, Stored(tmp_path / "empty")) == text  # without rows it stays
 
-
-def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path):
     put(tmp_path, "audit", audited(refuted=False, bound=0.5))
     text = "at most <!-- value:audit-functional -->9<!-- end:audit-functional -->, and so on"
     assert quoted(text, Stored(tmp_path)) == text.replace(">9<", ">0.500<")
@@ -420,6 +342,8 @@ def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path):
     assert quoted(text, Stored(tmp_path / "empty")) == text
     with pytest.raises(InputError, match="no number is called 'other'"):
         quoted("<!-- value:other -->9<!-- end:other -->", Stored(tmp_path))
+    with pytest.raises(InputError, match="no table is called 'other'"):
+        quoted("<!-- results:other -->\nold\n<!-- end:other -->\n", Stored(tmp_path))
 
 
 def test_documents_have_no_measured_number_outside_of_the_markers():
@@ -453,40 +377,13 @@ def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path):
     put(tmp_path, "targets", rows)
     assert "earlier version" not in quoted(text, Stored(tmp_path))
     put(tmp_path, "targets", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
-    note = "Some of these rows were measured by an earlier version of the code "
-    note += "(commit `def5678`): mnist."
-    assert f"\n\n{note}\n<!-- end:targets -->" in quoted(text, Stored(tmp_path))
-    put(tmp_path, "targets", judging())  # rows without a fingerprint
-    note = "These rows were measured by an earlier version of the code (commit `abc1234`)."
-    assert f"\n\n{note}\n<!-- end:targets -->" in quoted(text, Stored(tmp_path))
-    assert note in render("page.html", gather(Stored(tmp_path))).replace("<code>", "`").replace(
-        "</code>", "`"
+    assert "earlier version of the code (commit `def5678`): mnist.\n<!-- end" in quoted(
+        text, Stored(tmp_path)
     )
-
-
-@pytest.mark.long
-@pytest.mark.full_lessons
-def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored):
-    """In README.md and docs/; the sentence is written by the report and never by hand."""
-    marked = r"<!-- results:([\w-]+) -->\n(.*?)<!-- end:\1 -->"
-    for path in (ROOT / name for name in QUOTING):
-        text = path.read_text("utf-8")
-        for name, block in re.findall(marked, text, flags=re.DOTALL):
-            spec = SECTIONS["quote"][name]
-            rows = stored.rows(spec["file"])
-            used = [rows[at] for at in behind(spec, stored.frame(spec["file"])).index]
-            present = fingerprint(spec["file"])
-            old = [row for row in used if row.get("fingerprint") != present]
-            assert bool(old) == ("earlier version of the code" in block), (path.name, name)
-        outside = re.sub(marked, "", text, flags=re.DOTALL)
-        assert "earlier version of the code" not in outside, path.name
-
-
-def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path):
-    text = "<!-- results:guidances -->\nold\n<!-- end:guidances -->\n"
-    assert quoted(text, Stored(tmp_path)) == text
-    with pytest.raises(InputError, match="no table is called 'other'"):
-        quoted("<!-- results:other -->\nold\n<!-- end:other -->\n", Stored(tmp_path))
+    put(tmp_path, "targets", judging())  # rows without a fingerprint
+    note = "These rows were measured by an earlier version of the code (commit {}abc1234{})."
+    assert f"\n\n{note.format('`', '`')}\n<!-- end:targets -->" in quoted(text, Stored(tmp_path))
+    assert note.format("<code>", "</code>") in render("page.html", gather(Stored(tmp_path)))
 
 
 # Means and pivots.
@@ -525,16 +422,7 @@ def test_a_share_has_an_interval_between_0_and_1_also_from_one_seed():
     assert 0 < apart.low < known.low
     assert known.high < apart.high < 1
     assert (shares((0, 1.0, 500), (0, 1.0, 500)).low) == one.low  # the same queries twice
-
-
-def test_every_flip_ratio_is_a_share_of_the_queries():
-    text = Path(pages.__file__).with_name("sections.toml").read_text("utf-8")
-    ratios = set(re.findall(r'column = "(flip_ratio\w*)"', text))
-    assert ratios >= {"flip_ratio", "flip_ratio_any", "flip_ratio_specified"}
-    assert {SECTIONS["share"].get(name) for name in ratios} == {"queries"}
-
-
-def test_a_share_without_a_count_has_the_interval_over_seeds():
+    # Without a count it is over seeds.
     rows = [{"dataset": "adult", "seed": seed, "auc": auc} for seed, auc in enumerate((0.9, 1.0))]
     both = means(described(rows), ["dataset"], "auc")["adult",]
     assert 0 < both.low < 0.9
@@ -622,44 +510,14 @@ def test_the_best_is_bold_among_those_that_answer_and_were_asked_as_much():
     assert not any(row[1].best for row in alike.rows)  # more than half share it
 
 
-def test_a_pivot_of_measures_sorts_and_formats():
-    rows = [ours("paper", epsilon, dataset="adult", mse=mse) for epsilon, mse in (
-        (0.025, 0.25), ("none", 0.125), (0.75, 0.1))]  # fmt: skip
-    measures = [Measure("mse", "error", 3), Measure("mse", "per cent", style=".1f", scale=100)]
-    table = table_of(described(rows), Pivot("t", {"ε": "ε"}, measures, sort=("-epsilon",)))
-    assert table
-    assert [[cell.text for cell in row] for row in table.rows] == [
-        ["no noise", "0.125", "12.5"],
-        ["0.75", "0.100", "10.0"],
-        ["0.025", "0.250", "25.0"],
-    ]
-    assert table.notes == ("One run.",)
-
-
-@pytest.mark.long
-def test_other_data_is_marked_and_never_counted(report, texts):
-    (section,) = [it for it in report.sections if it.spec["name"] == "table-fr"]
-    table = section.tables[0]
-    place = table.columns.index("Purchase substitute")
-    cells = [row[place] for row in table.rows if row[place].printed]
-    assert cells
-    assert all(cell.other_data for cell in cells)
-    assert not any(row[table.columns.index("MNIST")].other_data for row in table.rows)
-    assert '<em class="other">paper 0.722†' in texts[0]
-    assert "Those are not comparable" in texts[0]
-    rows = answers("purchase-substitute", functional=0.1)
-    assert state("table-fr", rows, "printed DPC columns") is State.OPEN
-
-
-def test_guarantees():
+def test_guarantees_and_epochs():
     rows = [ours("paper", 0.75), ours("functional", 0.75),
             {**ours("functional", 0.75), "guidance": "surrogate"}, ours("functional", "none"),
             ours("dpsgd", 3.0), {"method": "revise"}]  # fmt: skip
     levels = ["none", "explainer", "end-to-end", "none", "none", ""]
     assert list(described(rows).guarantee) == levels
 
-
-def test_fewer_epochs_than_published_are_said():
+    # Fewer epochs than published are said.
     rows = [ours("paper", 0.75, dataset=name, epochs=n)
             for name, n in (("adult", 300), ("mnist", 10), ("texas-substitute", 8))]  # fmt: skip
     (note,) = pages.fewer_epochs(described(rows))
@@ -718,34 +576,6 @@ def test_a_claim_holds_where_every_case_holds_and_is_settled():
     assert decided({}).state is State.OPEN
 
 
-@pytest.mark.long
-def test_all_states_are_counted_at_a_glance(report, texts):
-    page, twin = texts
-    for of_paper in (True, False):
-        states = report.states(of_paper)
-        counts = ". ".join(f"{it.capitalize()}: {states[it]}" for it in State if states[it])
-        assert f"{counts}." in twin
-        assert all(f"{it} {states[it]}</span>" in page for it in State)
-
-
-def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(texts, stored):
-    page, twin = texts
-    rows = sum(map(len, stored.files.values()))
-    said = re.search(r"Stored rows: ([\d,]+), ([\d,]+) of", twin)
-    assert said
-    assert 0 < int(said[2].replace(",", "")) <= int(said[1].replace(",", "")) == rows
-    start, end = page.index('id="glance"'), page.index("Our own claims</summary>")
-    assert f"{said[1]} rows</dd><dd>{said[2]} by the present code" in page[start:end]
-    assert page.count("<img ", start, end) == 1
-    specs = [section for chapter in SECTIONS["chapter"] for section in chapter["section"]]
-    claims = [claim for spec in specs for each in spec["claim"] for claim in claims_of(each)]
-    assert page.count('<span class="state">', start, end) == sum(it.of_paper for it in claims)
-
-
-def changed(rows, **values):
-    return [{**row, **values} for row in rows]
-
-
 def swapped(rows):
     """The two mechanisms in each other's place."""
     names = {"paper": "functional", "functional": "paper"}
@@ -756,15 +586,8 @@ def with_ours(column, mine, theirs):
     return [{**row, column: mine if row.get("mechanism") else theirs} for row in answers()]
 
 
-def timed(cadex, others):
-    return [
-        {**row, "run": "2026", "seconds_for_ten": cadex if row["method"] == "cadex-0" else others}
-        for row in answers()
-    ]
-
-
-def benched(column, mine, theirs):
-    return changed(with_ours(column, mine, theirs), part="peers", batch=500)
+def timed(ours, others):
+    return changed(with_ours("seconds_for_ten", ours, others), run="2026")
 
 
 def erring(sign):
@@ -779,28 +602,23 @@ def audited(refuted, bound):
     ]  # fmt: skip
 
 
+def told_apart(low, high):
+    """How well plausibility tells real rows at two ε."""
+    head = {"dataset": "adult", "seed": 1}
+    return [{**head, "epsilon": e, "auc": auc} for e, auc in ((0.1, low), (3.0, high))]
+
+
+def right(accuracy):
+    return [{"dataset": "adult", "method": "target", "seed": 0, "accuracy": accuracy}]
+
+
+# Rules of every kind; what all claims come to with the stored rows is in docs/results.md.
 BOTH_WAYS = [
-    ("targets", "f is at least as accurate",
-     [{"dataset": "adult", "method": "target", "seed": 0, "accuracy": 0.9}],
-     [{"dataset": "adult", "method": "target", "seed": 0, "accuracy": 0.8}]),
-    ("targets", "f without class weights",
-     [{"dataset": "adult", "method": "target-unweighted", "seed": 0, "accuracy": 0.9}],
-     [{"dataset": "adult", "method": "target-unweighted", "seed": 0, "accuracy": 0.8}]),
+    ("targets", "f is at least as accurate", right(0.9), right(0.8)),
     ("fig-mse", "`paper`: the reconstruction", erring(1), erring(-1)),
-    ("fig-mse", "better than the mean",
-     [ours("functional", 0.75, dataset="adult", mse=0.1, mse_of_pooled_mean=0.2)],
-     [ours("functional", 0.75, dataset="adult", mse=0.3, mse_of_pooled_mean=0.2)]),
-    ("fig-time", "no time",
-     [ours("paper", e, dataset="adult", part="over ε", seconds_per_query=1.0)
-      for e in ("none", 1.0)],
-     [ours("paper", e, dataset="adult", part="over ε", seconds_per_query=s)
-      for e, s in (("none", 1.0), (1.0, 2.0))]),
-    ("theorem-3", "adds no bias to noisy", drawn("search", 1.0), drawn("search", 3.0)),
-    ("theorem-3", "Control", drawn("affine", 1.0), drawn("affine", 3.0)),
     ("table-fr", "at least as many queries", answers(),
      [{**r, "epsilon": {0.025: 0.75, 0.75: 0.025}.get(r["epsilon"])} for r in answers()]),
     ("table-fr", "`functional` at ε 0.025 reaches", answers(), answers(functional=0.1)),
-    ("table-fr", "most other methods", answers(), answers(paper=0.1)),
     ("table-fr", "printed DPC columns", answers(), answers(functional=0.5)),
     ("table-fr", "not below `paper`", answers(), answers(functional=0.5)),
     ("table-fr", "legal row", answers(), changed(answers(), legal=0.9)),
@@ -808,27 +626,7 @@ BOTH_WAYS = [
     ("table-ad", "about as near", answers(), with_ours("distance", 9.0, 1.0)),
     ("table-ad", "is nearer", changed(answers(), flip_ratio=1.0),
      changed(swapped(answers()), flip_ratio=1.0)),
-    ("table-ad", "printed DPC distance", answers(), changed(answers(), distance=9.0)),
-    ("table-fr", "more ε flips more",
-     changed([ours("functional", e, dataset="adult", flip_ratio=e) for e in (0.1, 0.9)],
-             guidance="surrogate"),
-     changed([ours("functional", e, dataset="adult", flip_ratio=-e) for e in (0.1, 0.9)],
-             guidance="surrogate")),
-    ("fig-time", "not slower", timed(1.0, 1.0),
-     [{**r, "seconds_for_ten": 9.0 if r.get("mechanism") else 1.0} for r in timed(1.0, 1.0)]),
-    ("fig-time", "latent space", timed(9.0, 1.0), timed(1.0, 9.0)),
-    ("fig-case", "misleads", [ours("paper", 0.75, way="published", mean_valid=0.99)],
-     [ours("paper", 0.75, way="published", mean_valid=1.0)]),
-    ("fig-case", "accepts", [ours("functional", 0.75, way="w", valid=True)],
-     [ours("functional", 0.75, way="w", valid=False)]),
-    ("fig-case", "mainly on noisy", [ours("paper", 0.5, misled_gradcam_on_noise=0.6)],
-     [ours("paper", 0.5, misled_gradcam_on_noise=0.1)]),
-    ("fig-case", "more at noisy pixels",
-     [ours("paper", 0.5, misled_gradcam_on_noise=0.2, misled_noise_area=0.1)],
-     [ours("paper", 0.5, misled_gradcam_on_noise=0.2, misled_noise_area=0.3)]),
-    ("fig-case", "of `functional` to up to 100 queries",
-     [ours("functional", 0.75, way="w", mean_valid=1.0)],
-     [ours("functional", 0.75, way="w", mean_valid=0.9)]),
+    ("fig-time", "not slower", timed(1.0, 1.0), timed(9.0, 1.0)),
     ("table-extraction", "without privacy help", attacks("no-noise", 0.8, 0.9),
      attacks("no-noise", 0.6, 0.9)),
     ("table-extraction", "With private counterfactuals",
@@ -836,9 +634,6 @@ BOTH_WAYS = [
      attacks("paper", 0.8, 0.9) + attacks("no-noise", 0.6, 0.9)),
     ("table-extraction", "`paper`, known architecture: the naive", attacks("paper", 0.6, 0.8),
      attacks("paper", 0.8, 0.8)),
-    ("table-extraction", "`paper`, unknown architecture: the naive",
-     changed(attacks("paper", 0.6, 0.8), architecture="unknown"),
-     changed(attacks("paper", 0.8, 0.8), architecture="unknown")),
     ("table-extraction", "the more counterfactuals", attacks("paper", 0.6, 0.8),
      [{**r, "accuracy": r["queries"] / 1000} for r in attacks("paper", 0.6, 0.8)]),
     ("table-extraction", "`paper`, f answers with probabilities", attacks("paper", 0.6, 0.8),
@@ -861,26 +656,8 @@ BOTH_WAYS = [
     ("audit", "No promise", audited(False, 0.5), audited(True, 1.5)),
     ("audit", "planted fault", audited(True, 1.5), audited(False, 0.5)),
     ("audit", "worst pair", audited(False, 0.85), audited(False, 0.75)),
-    ("bench-search", "slower than", benched("seconds_per_query", 1.0, 9.0),
-     benched("seconds_per_query", 9.0, 1.0)),
-    ("bench-gpu", "A GPU", [{"method": "counterveil-nearest", "answers_per_second": 4e6}],
-     [{"method": "counterveil-nearest", "answers_per_second": 1e6}]),
-    ("exhaustive", "No answer is missed", [judged_by_all(0)], [judged_by_all(1)]),
-    ("exhaustive", "is impossible", [judged_by_all(0)], [judged_by_all(1)]),
-    ("exhaustive", "at most 3 %", [judged_by_all(0)], [judged_by_all(1)]),
     ("plausibility", "tells real rows", told_apart(0.6, 0.7), told_apart(0.4, 0.45)),
     ("plausibility", "More ε", told_apart(0.6, 0.7), told_apart(0.7, 0.6)),
-    ("claims", "At most 2 %", [said_of_people(0.0)], [said_of_people(0.1)]),
-    ("optimal-trees", "No answer", [beside_treecf(0)], [beside_treecf(1)]),
-    ("optimal-trees", "at most 5 %", [beside_treecf(0)], [beside_treecf(1)]),
-    ("bench-release", "A million rows", [{"rows": 9, "order": 1, "rows_per_second": 2e6}],
-     [{"rows": 9, "order": 1, "rows_per_second": 2e5}]),
-    ("bench-release", "ten times",
-     [{"rows": 9, "order": 1, "rows_per_second": 2e6, "points_rows_per_second": 1e5}],
-     [{"rows": 9, "order": 1, "rows_per_second": 2e6, "points_rows_per_second": 1e6}]),
-    ("bench-release", "Memory",
-     [{"rows": n, "peak_memory_mib": m} for n, m in ((10**6, 100.0), (10**7, 105.0))],
-     [{"rows": n, "peak_memory_mib": m} for n, m in ((10**6, 100.0), (10**7, 200.0))]),
 ]  # fmt: skip
 
 
@@ -893,7 +670,6 @@ def test_claims_go_both_ways(name, words, good, bad):
 
 
 def test_a_comparison_inside_the_intervals_is_not_settled():
-    assert state("believable", judged(0.9), "fewer rare pairs") is State.UNSETTLED  # the same
     rows = [ours("paper", epsilon, dataset="adult", flip_ratio=flips, seed=seed)
             for epsilon, flips in ((0.025, 0.50), (0.75, 0.52)) for seed in (0, 1)]  # fmt: skip
     words = "`paper` flips at least as many queries at ε 0.75"
@@ -918,52 +694,42 @@ def test_most_methods_are_more_than_half_of_them_ties_and_all():
     assert state("table-fr", [*rows, mine], "most other methods") is State.HOLDS
 
 
-def test_a_single_seed_settles_no_gain():
-    alone = [row for row in attacks("paper", 0.6, 0.9) if row["seed"] == 0]
-    words = "`paper`, f answers with probabilities"
-    assert state("table-extraction", alone, words) is State.OPEN
-
-
 def test_nothing_found_is_settled_only_where_little_more_is_ruled_out():
     assert state("fig-attribute", guessed(0.0, 0.05), "gives away") is State.UNSETTLED
     words = "`paper`: the counterfactuals"
+    (found,) = verdicts("fig-membership", scored("paper", "cf", 0.4), words).values()
+    assert "members score lower than others" in found.detail  # an AUC below one half is a finding
     spread = scored("paper", "cf", 0.5)
     for row in spread:
         row["auc_second"] = 0.5 + (0.1 if row["seed"] else -0.1)
     assert state("fig-membership", spread, words) is State.UNSETTLED
+    words = "`paper`, f answers with probabilities"
+    alone = [row for row in attacks("paper", 0.6, 0.9) if row["seed"] == 0]
+    assert state("table-extraction", alone, words) is State.OPEN  # a single seed settles no gain
     gains = attacks("paper", 0.6, 0.82)
     for row in gains:
         row["fidelity"] += 0.05 * row["seed"] * (row["attacker"] == "relabel")
-    words = "`paper`, f answers with probabilities"
     assert state("table-extraction", gains, words) is State.UNSETTLED
-
-
-def test_an_auc_below_one_half_is_a_finding():
-    found = verdicts("fig-membership", scored("paper", "cf", 0.4))
-    (detail,) = (it.detail for text, it in found.items() if "`paper`: the counterf" in text)
-    assert "members score lower than others" in detail
 
 
 def test_the_paper_is_judged_by_its_own_datasets():
     """What substitutes and digits show is told, and counts for nothing."""
-    words = "at least as many queries"
-    claim, flipped = State.HOLDS, {0.025: 0.75, 0.75: 0.025}
-    rows = answers()
+    words, flipped = "at least as many queries", {0.025: 0.75, 0.75: 0.025}
     wrong = [{**row, "epsilon": flipped.get(row["epsilon"])} for row in answers("digits")]
-    (found,) = verdicts("table-fr", [*rows, *wrong], words).values()
-    assert found.state is claim
+    (found,) = verdicts("table-fr", [*answers(), *wrong], words).values()
+    assert found.state is State.HOLDS
     assert "(not counted: Digits: no" in found.detail
     assert state("table-fr", wrong, words) is State.OPEN
+    other = answers("purchase-substitute", functional=0.1)
+    assert state("table-fr", other, "printed DPC columns") is State.OPEN
 
 
-def test_rows_of_the_decoder_decide_where_they_were_measured():
+def test_rows_of_the_decoder_decide_where_they_were_measured_and_few_answers_settle_nothing():
     rows = [{**row, "flip_ratio_any_unsnapped": 1 - row["epsilon"] if row["epsilon"] else None}
             for row in answers()]  # fmt: skip
     assert state("table-fr", answers(), "at least as many queries") is State.HOLDS
     assert state("table-fr", rows, "at least as many queries") is State.FAILS
 
-
-def test_a_mean_over_few_answers_settles_nothing():
     few = [{**row, "queries": 5} for row in answers()]
     (found,) = verdicts("table-fr", few, "at least as many queries").values()
     assert found.state is State.UNSETTLED

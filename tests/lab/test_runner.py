@@ -27,32 +27,26 @@ def give(value, dataset="here", fail=False):
     return [{"square": value * value, "nothing": float("nan")}]
 
 
-@pytest.mark.long
-def test_one_process_and_several_give_the_same(tmp_path):
-    cases = [{"dataset": "here", "value": value} for value in range(3)]
-    rows = []
-    for workers in (1, 2):
-        results = Results(tmp_path / str(workers), "squares", "command")
-        runner.run_cases(results, cases, give, workers=workers, say=lambda words: None)
-        rows.append(sorted(results.rows, key=lambda row: row["value"]))
-    assert rows[0] == rows[1]
-    assert rows[0][2].items() >= {"dataset": "here", "value": 2, "nothing": None}.items()
-
-
 def which_process(value):
     return [{"process": os.getpid()}]
 
 
 @pytest.mark.long
-def test_experiments_can_share_their_processes(tmp_path):
-    used = set()
+def test_one_process_and_several_give_the_same(tmp_path):
+    """Several experiments share their processes."""
+    cases = [{"dataset": "here", "value": value} for value in range(3)]
+    say, rows = [].append, []
     with runner.processes(2) as pool:
-        for name in ("first", "second", "third"):
-            results = Results(tmp_path, name, "command")
-            cases = [{"value": value} for value in range(2)]
-            say = [].append
-            runner.run_cases(results, cases, which_process, workers=2, say=say, pool=pool)
-            used |= {row["process"] for row in results.rows}
+        for workers, given in ((1, None), (2, pool)):
+            results = Results(tmp_path / str(workers), "squares", "command")
+            runner.run_cases(results, cases, give, workers=workers, say=say, pool=given)
+            rows.append(sorted(results.rows, key=lambda row: row["value"]))
+        results = Results(tmp_path, "processes", "command")
+        cases = [{"value": value} for value in range(4)]
+        runner.run_cases(results, cases, which_process, workers=2, say=say, pool=pool)
+    assert rows[0] == rows[1]
+    assert rows[0][2].items() >= {"dataset": "here", "value": 2, "nothing": None}.items()
+    used = {row["process"] for row in results.rows}
     assert len(used) <= 2
     assert os.getpid() not in used
 
@@ -65,16 +59,14 @@ def test_a_missing_dataset_is_said_once_and_left_out(tmp_path):
     assert len(results.rows) == 2
     assert [words for words in said if "put it there" in words] == ["without absent: put it there"]
 
-
-def test_a_case_that_fails_does_not_stop_the_others(tmp_path):
-    results = Results(tmp_path, "squares", "command")
+    results = Results(tmp_path, "others", "command")  # nor does a case that fails stop the others
     cases = [{"value": 1, "fail": True}, {"value": 2, "fail": False}]
     with pytest.raises(runner.CasesFailed, match="1 of 2 cases failed"):
         runner.run_cases(results, cases, give, workers=1, say=lambda words: None)
     assert [row["value"] for row in results.rows] == [2]
 
 
-def test_rows_of_another_commit_and_command_stay(tmp_path, monkeypatch):
+def test_rows_of_another_commit_and_command_stay_and_pictures_come_back(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "old")
     Results(tmp_path, "squares", "command").add({"value": 1})
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "new")
@@ -84,11 +76,9 @@ def test_rows_of_another_commit_and_command_stay(tmp_path, monkeypatch):
     assert told == [(1, "old", "command"), (2, "new", "other"), ("none", "new", "other")]
     assert again.has(value=2)
 
-
-def test_pictures_come_back_as_they_were(tmp_path):
     picture = np.arange(4, dtype=np.uint8).reshape(1, 2, 2)
-    Results(tmp_path, "squares", "command").add({"pictures": {"a": picture}}, {"pictures": {}})
-    (found,) = pictures_of(stored_rows(tmp_path, "squares")).values()
+    Results(tmp_path, "seen", "command").add({"pictures": {"a": picture}}, {"pictures": {}})
+    (found,) = pictures_of(stored_rows(tmp_path, "seen")).values()
     assert found.dtype == np.uint8
     assert (found == picture).all()
 
@@ -149,18 +139,17 @@ def test_run_all_goes_on_after_a_failure(tmp_path, monkeypatch):
     assert [row["value"] for row in stored_rows(tmp_path, "second")] == [1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_wrong_requests_are_one_line_and_a_list_names_what_there_is(tmp_path):
+    for arguments, words in (
         (["nothing"], "no experiment"),
         (["fig-mse", "--datasets", "nothing"], "no dataset"),
         (["targets", "--mechanisms", "paper"], "no option --mechanisms"),
-    ],
-)
-def test_wrong_requests_are_one_line(arguments, words, tmp_path):
-    outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
-    assert outcome.exit_code == 2
-    assert words in " ".join(outcome.stderr.split())
+    ):
+        outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
+        assert outcome.exit_code == 2
+        assert words in " ".join(outcome.stderr.split())
+    lines = cli.invoke(app, ["list"]).stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
 
 
 def test_the_command_names_data_and_chooses(tmp_path, monkeypatch):
@@ -187,11 +176,6 @@ def test_the_command_names_data_and_chooses(tmp_path, monkeypatch):
     assert not Path(seen["cache"]).exists()
 
 
-def test_the_list_names_them_all():
-    lines = cli.invoke(app, ["list"]).stdout.splitlines()
-    assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
-
-
 def test_rows_of_another_command_are_stored_and_exported(tmp_path):
     rows = [{"bound": 0.5, "view": "x"}, {"bound": None, "view": 3}]
     content = {"experiment": "audit", "command": "counterveil audit", "commit": "abc", "rows": rows}
@@ -199,11 +183,8 @@ def test_rows_of_another_command_are_stored_and_exported(tmp_path):
     given = ["import", str(tmp_path / "audit.json"), "--out", str(tmp_path)]
     assert cli.invoke(app, given).exit_code == 0
     assert "--overwrite" in " ".join(cli.invoke(app, given).stderr.split())  # it is there already
-    found = stored_rows(tmp_path, "audit")
-    assert [(row["bound"], row["view"], row["commit"]) for row in found] == [
-        (0.5, "x", "abc"),
-        (None, 3, "abc"),
-    ]
+    found = [(row["bound"], row["view"], row["commit"]) for row in stored_rows(tmp_path, "audit")]
+    assert found == [(0.5, "x", "abc"), (None, 3, "abc")]
     out = tmp_path / "audit.csv"
     asked = ["export", "audit", "--results", str(tmp_path), "--out", str(out)]
     assert cli.invoke(app, asked).exit_code == 0

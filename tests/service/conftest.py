@@ -14,23 +14,15 @@ from typing import Any
 
 import pytest
 
-START = "from counterveil.cli import main; main()"
-
 
 class Served:
     """A running `counterveil serve`; `address`: where."""
 
     def __init__(self, arguments: list[str], folder: Path) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder)}
-        command = [sys.executable, "-c", START, "serve", "--port", "0", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-            cwd=folder,
-        )
+        command = [sys.executable, "-m", "counterveil.cli", "serve", "--port", "0", *arguments]
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.process = subprocess.Popen(command, env=environment, cwd=folder, **how)
         assert self.process.stdout is not None
         self.said = ""
         for line in self.process.stdout:

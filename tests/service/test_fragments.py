@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("fastapi", reason="counterveil[serve] is not installed")
 from fastapi.testclient import TestClient
 
-from counterveil import Explainer
+from counterveil import Explainer, Schema
 from counterveil.service.access import AccessKeys
 from counterveil.service.app import Settings, create_app
+from counterveil.service.page.fragments import Page
 
 PARTS = ("body", "fill", "example", "answer", "decision", "columns", "rows")
 
@@ -62,6 +63,8 @@ def test_answers_on_the_page_are_rationed_as_those_in_json(explainer, keys, peop
 
 def test_too_many_rows_and_wrong_choices(explainer, people):
     with asking(explainer, most_rows=1) as client:
+        sent = client.post("/page/columns?rows=1&start=1&found=<b>", content=",".join(people[0]))
+        assert (sent.status_code, "<b>" in sent.text) == (422, False)
         two = {"question": json.dumps({"rows": people[:2]})}
         assert client.post("/page/answer", data=two).status_code == 413
         for wrong in (
@@ -105,9 +108,13 @@ def test_a_row_with_any_cell_fills_the_fields(explainer, rows, cell):
             assert client.post("/page/fill", data=sent).status_code in (200, 422)
 
 
-def test_a_count_that_is_none_is_refused(explainer, people):
-    head = ",".join(people[0])
-    with asking(explainer) as client:
-        sent = client.post("/page/columns?rows=1&start=1&found=<b>", content=f"{head}\n")
-        assert sent.status_code == 422
-        assert "<b>" not in sent.text
+def test_a_whole_number_with_names_is_chosen_by_name():
+    education = {"kind": "numeric", "name": "education", "integer": True, "lower": 1, "upper": 3}
+    label = {"name": "loan", "classes": ["refused", "granted"]}
+    names = {"1": "school", "2": "college", "3": "doctorate"}
+    for value_names, tag in ((names, "select"), ({"1": "school"}, "input")):
+        features = [{**education, "value_names": value_names}]
+        content = {"name": "loans", "features": features, "label": label}
+        shown = Page(Schema.model_validate(content), "en").fill({"row": "{}"}).body.decode()
+        assert re.search(rf'<{tag}\b[^>]*id="field-0"', shown)
+        assert all((name in shown) == (tag == "select") for name in names.values())

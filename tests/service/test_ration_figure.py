@@ -16,31 +16,20 @@ QUESTIONS = 500
 def test_the_figure_is_that_of_the_red_team():
     table = pd.read_parquet(ROOT / "results" / "table-extraction.parquet")
     # The answers of the service say the decision, and lie where the model itself agrees.
-    asked = table[
-        (table.dataset == "adult")
-        & (table.defence == "functional-model")
-        & (table.epsilon == 0.75)
-        & (table.predictions == "labels")
-        & (table.queries + table.extra_queries == QUESTIONS)
-    ]
+    asked = table.query(
+        "dataset == 'adult' and defence == 'functional-model' and epsilon == 0.75 "
+        f"and predictions == 'labels' and queries + extra_queries == {QUESTIONS}"
+    )
     played = asked[asked.attacker.isin(ATTACKERS)]
     means = played.groupby("attacker").fidelity.mean()
     alone = asked[asked.attacker == "base-2n"].groupby("queries").fidelity.mean()[QUESTIONS // 2]
-    best = f"{100 * means.max():.1f}", f"{100 * alone:.1f}"
-    assert played.seed.nunique() == 5
-    assert played.attacker.nunique() == 4
-    english, german = _words("ration")
+    assert (played.seed.nunique(), played.attacker.nunique()) == (5, 4)
+    page = ROOT / "src" / "counterveil" / "service" / "page" / "words.toml"
+    english, german = re.findall(r"^\s*ration = .*$", page.read_text(), re.MULTILINE)
     service = (ROOT / "docs" / "service.md").read_text()
-    for figure in best:
+    for figure in (f"{100 * means.max():.1f}", f"{100 * alone:.1f}"):
         assert f"{figure} %" in english
         assert f"{figure.replace('.', ',')} %" in german
         assert re.search(rf">{figure}<!-- end:[\w-]+ --> %", service), figure
     assert f"{QUESTIONS} answers" in english
     assert f"{QUESTIONS} Antworten" in german
-
-
-def _words(name: str) -> list[str]:
-    """A text of the page, in English and in German."""
-    page = ROOT / "src" / "counterveil" / "service" / "page" / "words.toml"
-    lines = page.read_text().splitlines()
-    return [line for line in lines if line.strip().startswith(f"{name} = ")]

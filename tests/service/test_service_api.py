@@ -27,7 +27,7 @@ from counterveil.cli.options import read_rules
 from counterveil.errors import RequestError
 from counterveil.models import CallableModel
 from counterveil.search.options import SearchOptions
-from counterveil.service import guard, questions, responses
+from counterveil.service import guard, responses
 from counterveil.service.access import AccessKeys
 from counterveil.service.answers import records
 from counterveil.service.app import GONE, Settings, create_app
@@ -47,13 +47,18 @@ def explainer(veil):
 
 @pytest.fixture(scope="module")
 def client(explainer):
-    with TestClient(create_app(explainer), base_url="http://127.0.0.1") as made:
+    with serving(explainer) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def document(client):
     return client.get(DOCUMENT).json()
+
+
+def serving(explainer, **settings):
+    """A client of a service with these settings."""
+    return TestClient(create_app(explainer, Settings(**settings)), base_url="http://127.0.0.1")
 
 
 def ask(client, rows, headers=None, **more):
@@ -74,36 +79,28 @@ def test_answers_are_those_of_the_library(client, explainer, people, schema):
             assert way["text"] == result.text(number)
             assert list(way["row"]) == list(schema.columns)
             assert way["row"]["region"] == people[number]["region"]
-            changed = {change["column"] for change in way["changes"]}
-            assert {
-                name for name, value in way["row"].items() if value != people[number][name]
-            } == (changed)
+            changed = {name for name, value in way["row"].items() if value != people[number][name]}
+            assert {change["column"] for change in way["changes"]} == changed
             assert {"probability", "distance", "effort", "plausibility", "stability"} <= set(way)
-
-
-def test_regions_and_reasons_come_when_they_are_asked_for(client, people):
-    plain = ask(client, people[:4], target="granted").json()["answers"]
-    told = ask(client, people[:4], target="granted", regions=True).json()["answers"]
-    assert "reasons" not in plain[0]
-    changes = [change for each in told for way in each["ways"] for change in way["changes"]]
-    assert changes
-    assert all("checked" in each and {"values", "low"} & each.keys() for each in changes)
-    assert any(each["reasons"] for each in told)
 
 
 @pytest.mark.parametrize(
     ("language", "words"), [("en", "Decision (loan)"), ("de", "Entscheidung (loan)")]
 )
 def test_a_letter_is_that_of_the_library(client, explainer, people, language, words):
-    told = ask(client, people[:6], target="granted", letter=language, regions=True).json()[
-        "answers"
-    ]
+    answer = ask(client, people[:6], target="granted", letter=language, regions=True)
+    told = answer.json()["answers"]
     result = explainer.explain(as_frame(people[:6]), target="granted", progress=False)
     assert [each["letter"] for each in told] == [result.letter(n, language) for n in range(6)]
     assert all(words in each["letter"] for each in told)
-    works = [change["works"] for each in told for way in each["ways"] for change in way["changes"]]
-    assert any(works)
-    assert all(each in "".join(record["letter"] for record in told) for each in works)
+    changes = [change for each in told for way in each["ways"] for change in way["changes"]]
+    letters = "".join(record["letter"] for record in told)
+    assert any(each["works"] for each in changes)
+    assert all(each["works"] in letters for each in changes)
+    # Regions and reasons come where they are asked for.
+    assert all("checked" in each and {"values", "low"} & each.keys() for each in changes)
+    assert any(each["reasons"] for each in told)
+    assert "reasons" not in ask(client, people[:1], target="granted").json()["answers"][0]
 
 
 def test_ways_rules_and_what_must_stay(client, people):
@@ -115,20 +112,24 @@ def test_ways_rules_and_what_must_stay(client, people):
     rules = {"relations": ["children <= age - 18", ["children", "<=", "income", 1]]}
     for record in ask(client, people[:5], rules=rules).json()["answers"]:
         for row in (way["row"] for way in record["ways"]):
-            assert row["children"] is None or row["children"] <= min(
-                row["age"] - 18, row["income"] + 1
-            )
+            most = min(row["age"] - 18, row["income"] + 1)
+            assert row["children"] is None or row["children"] <= most
     rules = {"only_one": [["age", "income", "member"]], "transitions": {"housing": []}}
-    for record, row in zip(
-        ask(client, people[:5], rules=rules).json()["answers"], people, strict=False
-    ):
+    answers = ask(client, people[:5], rules=rules).json()["answers"]
+    for record, row in zip(answers, people, strict=False):
         for way in record["ways"]:
             changed = {change["column"] for change in way["changes"]}
             assert len(changed & {"age", "income", "member"}) <= 1
             assert "housing" not in changed or row["housing"] is None
     for wrong in ({"relations": ["children <= rent"]}, {"transitions": {"age": [[1, 2]]}}):
         assert ask(client, people[:1], rules=wrong).status_code == 422
-    asked = client.get(DOCUMENT).json()["paths"]["/v1/explain"]["post"]["requestBody"]["content"]
+
+
+def test_the_document_names_every_field_and_rule(client, document, people):
+    known = {(each.path, each.method): each for each in operations(document)}
+    assert set(known["/v1/explain", "POST"].fields) == set(Explain.model_fields)
+    assert not known["/v1/schema", "GET"].fields
+    asked = document["paths"]["/v1/explain"]["post"]["requestBody"]["content"]
     described, _ = asked["application/json"]["schema"]["properties"]["rules"]["anyOf"]
     types = described["properties"]
     assert {*types} == {*Rules.model_fields}
@@ -139,22 +140,15 @@ def test_ways_rules_and_what_must_stay(client, people):
     assert ask(client, people[:1], rules=dict.fromkeys(types)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"immutable": "age"},
-        {"immutabel": []},
-        {"max_changes": True},
-        {"direction": {"age": "up"}},
-        {"allowed": {"income": 3}},
-        {"costs": {"age": 0}},
-        {"relations": "age"},
-        {"together": ["age", "income"]},
-        {"transitions": {"housing": [["rent"]]}},
-        {"may_change": []},
-        [],
-    ],
-)
+WRONG_RULES = (
+    {"immutable": "age"}, {"immutabel": []}, {"max_changes": True}, {"direction": {"age": "up"}},
+    {"allowed": {"income": 3}}, {"costs": {"age": 0}}, {"relations": "age"},
+    {"together": ["age", "income"]}, {"transitions": {"housing": [["rent"]]}},
+    {"may_change": []}, [],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG_RULES)
 def test_one_message_for_one_mistake(client, explainer, people, wrong, tmp_path):
     """Of the service, the file of a command, the model itself and the keywords of the library."""
     said = ask(client, people[:1], rules=wrong).json()["detail"]
@@ -168,17 +162,19 @@ def test_one_message_for_one_mistake(client, explainer, people, wrong, tmp_path)
         with pytest.raises(RequestError) as as_keyword:
             explainer.explain(people[:1], **wrong)
         assert said == str(as_keyword.value)
+    for options, kind in (({"prefer": "other"}, SearchOptions), ({"immutable": "age"}, Rules)):
+        with pytest.raises(RequestError) as alone:
+            kind.model_validate(options)
+        assert ask(client, people[:1], **options).json()["detail"] == str(alone.value)
 
 
-@pytest.mark.parametrize("wrong", [{"prefer": "other"}, {"immutable": "age"}])
-def test_one_message_for_one_option(client, people, wrong):
-    kind = SearchOptions if "prefer" in wrong else Rules
-    with pytest.raises(RequestError) as alone:
-        kind.model_validate(wrong)
-    assert ask(client, people[:1], **wrong).json()["detail"] == str(alone.value)
-
-
-def test_what_if(client, explainer, people):
+def test_what_if_and_more_ways_which_ask_no_more_of_the_model(client, explainer, people):
+    """The work of one question is bounded: what is asked does not grow with the ways."""
+    asked = [
+        [each.get("asked", 0) for each in records(explainer.explain(people, k=k, progress=False))]
+        for k in (1, 10)
+    ]
+    assert max(asked[1]) <= 2 * max(asked[0]) <= 20_000
     body = client.post("/v1/decide", json={"rows": people[:3]}).json()
     assert body["classes"] == ["refused", "granted"]
     shares = explainer.decide(as_frame(people[:3]))
@@ -224,16 +220,13 @@ def test_wrong_questions(client, body, status, words):
 
 
 def test_a_wrong_cell_is_named_and_its_value_is_not(client, people):
-    rows = [people[0], {**people[1], "housing": WRONG}]
-    answer = ask(client, rows)
-    assert answer.status_code == 422
-    assert (answer.json()["row"], answer.json()["column"]) == (2, "housing")
-    assert WRONG not in answer.text
-    rows = [people[0], {**people[1], "age": WRONG}]
-    assert WRONG not in ask(client, rows).text
+    for column in ("housing", "age"):
+        answer = ask(client, [people[0], {**people[1], column: WRONG}])
+        assert answer.status_code == 422
+        assert (answer.json()["row"], answer.json()["column"]) == (2, column)
+        assert WRONG not in answer.text
 
-
-def test_the_wrong_question_of_one_caller_does_not_harm_others(client, people):
+    # Nor does the wrong question of one caller harm others.
     def one(number):
         row = dict(people[number % 10])
         if number % 3 == 0:
@@ -246,8 +239,7 @@ def test_the_wrong_question_of_one_caller_does_not_harm_others(client, people):
 
 
 def test_many_small_questions_are_searched_together(explainer, people):
-    app = create_app(explainer)
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with serving(explainer) as client:
         with ThreadPoolExecutor(16) as pool:
             rows = [people[number % len(people)] for number in range(96)]
             found = list(pool.map(lambda row: ask(client, [row], target="granted").json(), rows))
@@ -262,25 +254,28 @@ def test_many_small_questions_are_searched_together(explainer, people):
     assert 'counterveil_requests_total{path="/v1/explain",status="200"} 96.0' in text
 
 
-def test_a_stream_of_lines(client, people):
-    rows = [people[number % len(people)] for number in range(600)]
-    lines = [json.dumps({"target": "granted"}), *map(json.dumps, rows)]
+def streamed(client, lines):
+    """What is said to a stream of lines."""
     answer = client.post("/v1/explain", content="\n".join(lines), headers=NDJSON)
-    found = [json.loads(line) for line in answer.text.splitlines()]
-    assert [each["row"] for each in found] == list(range(1, 601))
-    assert found[0]["status"] == found[len(people)]["status"]
+    return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def test_a_stream_stops_at_a_wrong_row_and_says_how_far_it_came(client, people):
-    lines = [json.dumps({}), *[json.dumps(people[0])] * 300, "{nonsense", json.dumps(people[1])]
-    answer = client.post("/v1/explain", content="\n".join(lines), headers=NDJSON)
-    *found, last = [json.loads(line) for line in answer.text.splitlines()]
-    assert len(found) == 256
-    assert last["after_row"] == 256
-    assert last["status"] == 400
+    lines = ["{}", *map(json.dumps, (people * 8)[:300]), "{nonsense", json.dumps(people[1])]
+    *found, last = streamed(client, lines)
+    assert [each["row"] for each in found] == list(range(1, 257))
+    assert found[0]["status"] == found[len(people)]["status"]
+    assert (last["after_row"], last["status"]) == (256, 400)
+    row = json.dumps(people[0])
+    for line in (f"{row},{row}", f'{row}],"rows":[{row}', "[]", '{"age": 1, "age": 2}'):
+        assert streamed(client, ["{}", line])[-1]["status"] in (400, 422)  # a line is one row
 
 
-def test_facts(client, schema):
+def test_facts_and_other_methods_and_places(client, schema):
+    assert client.get("/v1/explain").status_code == 405
+    assert client.post("/v1/schema").status_code == 405
+    for path in ("/docs", "/..%2f..%2fetc/passwd", "/page/../../app.py", "/v1/"):
+        assert client.get(path).status_code == 404
     assert client.get("/v1/schema").json()["name"] == schema.name
     statement = client.get("/v1/statement").json()
     assert statement["statement"]["level"] == "end-to-end"
@@ -300,13 +295,6 @@ def test_every_answer_has_the_headers(client, path):
     assert "access-control-allow-origin" not in answer.headers
     assert "http://" not in answer.text.replace("http://www.w3.org", "")
     assert "https://" not in answer.text
-
-
-def test_other_methods_and_places(client):
-    assert client.get("/v1/explain").status_code == 405
-    assert client.post("/v1/schema").status_code == 405
-    for path in ("/docs", "/..%2f..%2fetc/passwd", "/page/../../app.py", "/v1/"):
-        assert client.get(path).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -334,36 +322,24 @@ def test_hosts_and_origins(client, people, headers, status):
 
 
 def test_long_bodies_and_many_rows(explainer, people):
-    app = create_app(explainer, Settings(most_bytes=20_000, most_rows=10, most_streamed=20))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with serving(explainer, most_bytes=20_000, most_rows=10, most_streamed=20) as client:
         assert client.post("/v1/explain", content=b" " * 20_001).status_code == 413
         pieces = (b" " * 5000 for _ in range(10))  # no length is announced
         assert client.post("/v1/explain", content=pieces).status_code == 413
         assert ask(client, people[:11]).status_code == 413
-        lines = "\n".join([json.dumps({}), *[json.dumps(people[0])] * 21])
-        last = client.post("/v1/explain", content=lines, headers=NDJSON).text.splitlines()[-1]
-        assert json.loads(last)["status"] == 413
-        long_line = b"{}\n" + b"x" * (1 << 21)
-        last = client.post("/v1/explain", content=long_line, headers=NDJSON).text.splitlines()[-1]
-        assert json.loads(last)["status"] == 413
+        for lines in ([json.dumps(people[0])] * 21, ["x" * (1 << 21)]):
+            assert streamed(client, ["{}", *lines])[-1]["status"] == 413
 
 
 @pytest.mark.parametrize("path", ["/v1/explain", "/v1/decide"])
-@pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/X-NDJSON", "text/plain"])
-def test_no_content_type_lifts_the_limit_of_a_body(explainer, path, kind):
+def test_no_content_type_lifts_the_limit_of_a_body(explainer, path):
     """A stream is read line by line; everything else counts, announced or not."""
-    app = create_app(explainer, Settings(most_bytes=20_000))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        for body in (b" " * 3_000_000, (b" " * 50_000 for _ in range(60))):
+    kinds = ("application/x-ndjson", "Application/X-NDJSON", "text/plain")
+    with serving(explainer, most_bytes=20_000) as client:
+        for kind, long in itertools.product(kinds, (True, False)):
+            body = b" " * 3_000_000 if long else (b" " * 50_000 for _ in range(60))
             answer = client.post(path, content=body, headers={"Content-Type": kind})
             assert answer.status_code == 413 or json.loads(answer.text)["status"] == 413
-
-
-def test_a_line_is_one_row(client, people):
-    row = json.dumps(people[0])
-    for line in (f"{row},{row}", f'{row}],"rows":[{row}', "[]", '{"age": 1, "age": 2}'):
-        answer = client.post("/v1/explain", content="{}\n" + line, headers=NDJSON)
-        assert json.loads(answer.text.splitlines()[-1])["status"] in (400, 422)
 
 
 def test_a_slow_body_is_not_waited_for():
@@ -394,26 +370,6 @@ def test_a_slow_body_is_not_waited_for():
     assert asyncio.run(ask("/stream", iter([True] * 100 + [False]))) == 200
 
 
-def test_long_bodies_are_read_beside_and_one_after_the_other(client, people, monkeypatch):
-    """While one is read others are answered; two are never read together."""
-    threads = []
-    read = questions.parsed
-
-    def watched(kind, body):
-        threads.append(threading.current_thread().name)
-        return read(kind, body)
-
-    monkeypatch.setattr(questions, "parsed", watched)
-    assert ask(client, people[:2] * 100).status_code == 200
-    assert ask(client, people[:1]).status_code == 200
-    assert threads[0].startswith("long bodies")
-    assert not threads[1].startswith("long bodies")
-
-
-def model_of(schema, answer):
-    return CallableModel(answer, schema)
-
-
 def fair(frame):
     share = torch.sigmoid(torch.tensor(frame["income"].to_numpy(dtype=float)) - 5).numpy()
     return [[1 - each, each] for each in share]
@@ -421,7 +377,7 @@ def fair(frame):
 
 @pytest.fixture(scope="module")
 def foreign(veil, schema):
-    return Explainer(veil, model_of(schema, fair))
+    return Explainer(veil, CallableModel(fair, schema))
 
 
 def test_keys(foreign, people, tmp_path, explainer):
@@ -429,8 +385,7 @@ def test_keys(foreign, people, tmp_path, explainer):
     good, few = keys.new("branch"), keys.new("few", answers_a_day=3)
     slow, gone = keys.new("slow", rows_a_minute=2), keys.new("gone")
     keys.revoke("gone")
-    app = create_app(foreign, Settings(keys=keys))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with serving(foreign, keys=keys) as client:
 
         def status(key, rows=1, path="/v1/explain"):
             headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -439,9 +394,8 @@ def test_keys(foreign, people, tmp_path, explainer):
         for wrong in ("", "nonsense", "cvk_" + "x" * 43, gone, good[:-1], good + "x"):
             assert status(wrong).status_code == 401
             assert status(wrong).headers["www-authenticate"] == "Bearer"
-        assert client.get("/v1/schema").status_code == 401
-        assert client.get("/metrics").status_code == 401
-        assert client.get("/v1/health").status_code == 200
+        for path, code in (("/v1/schema", 401), ("/metrics", 401), ("/v1/health", 200)):
+            assert client.get(path).status_code == code
         assert status(good).status_code == 200
         assert status(few, 2).status_code == 200
         assert status(few, 1, "/v1/decide").status_code == 200
@@ -457,8 +411,7 @@ def test_keys(foreign, people, tmp_path, explainer):
         told = client.get("/v1/statement", headers={"Authorization": f"Bearer {few}"}).json()
         assert told["answers_a_day"] == 3
     # The private model is as public as the veil: its answers are not counted.
-    app = create_app(explainer, Settings(keys=keys))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with serving(explainer, keys=keys) as client:
         headers = {"Authorization": f"Bearer {few}"}
         assert client.post("/v1/explain", json={"rows": people[:9]}, headers=headers).is_success
 
@@ -467,8 +420,7 @@ def test_the_file_of_keys_is_not_waited_for(foreign, people, tmp_path):
     """While another process writes the file for long, everything else is answered."""
     keys = AccessKeys(tmp_path / "keys.db", create=True)
     key = keys.new("branch")
-    app = create_app(foreign, Settings(keys=keys))
-    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(1) as pool:
+    with serving(foreign, keys=keys) as client, ThreadPoolExecutor(1) as pool:
         with closing(sqlite3.connect(keys.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             headers = {"Authorization": f"Bearer {key}"}
@@ -487,13 +439,10 @@ def test_a_model_that_raises(veil, schema, people, caplog):
         return fair(frame)
 
     calls = threading.Event()
-    made = Explainer(veil, model_of(schema, raising))
+    made = Explainer(veil, CallableModel(raising, schema))
     made.warm_up(progress=False)
     calls.set()
-    with (
-        caplog.at_level(logging.INFO),
-        TestClient(create_app(made, Settings(logs=True)), base_url="http://127.0.0.1") as client,
-    ):
+    with caplog.at_level(logging.INFO), serving(made, logs=True) as client:
         answer = ask(client, people[:1])
         assert client.get("/v1/health").status_code == 200
         calls.clear()
@@ -513,10 +462,9 @@ def test_a_model_that_hangs(veil, schema, people):
         return fair(frame)
 
     hangs, released = threading.Event(), threading.Event()
-    made = Explainer(veil, model_of(schema, hanging))
+    made = Explainer(veil, CallableModel(hanging, schema))
     made.warm_up(progress=False)
-    app = create_app(made, Settings(seconds=2.0))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with serving(made, seconds=2.0) as client:
         assert ask(client, people[:1]).status_code in (200, 503)  # a slow machine may take long
         hangs.set()
         answer = ask(client, people[:1])
@@ -537,41 +485,10 @@ def test_a_model_that_hangs(veil, schema, people):
         assert ask(client, people[:1]).status_code == 200
 
 
-@pytest.mark.long
-def test_expensive_questions_do_not_make_it_refuse_others(veil, schema, people):
-    """Of a model so slow that each of them is given up."""
-
-    def slow(frame):
-        time.sleep(slowness[0] * len(frame))
-        return fair(frame)
-
-    slowness = [0.0]
-    made = Explainer(veil, model_of(schema, slow))
-    made.warm_up(progress=False)
-    with TestClient(create_app(made, Settings(seconds=0.5)), base_url="http://127.0.0.1") as client:
-        slowness[0] = 0.002
-        for _ in range(6):
-            assert ask(client, people[:1], k=10, target="granted").status_code in (200, 503)
-            assert client.get("/v1/health").status_code == 200
-        slowness[0] = 0.0
-        assert ask(client, people[:1]).status_code == 200
-
-
-def test_more_ways_ask_no_more_of_the_model(explainer, people):
-    """The work of one question is bounded: what is asked does not grow with the ways."""
-    asked = [
-        [each.get("asked", 0) for each in records(explainer.explain(people, k=k, progress=False))]
-        for k in (1, 10)
-    ]
-    assert max(asked[1]) <= 2 * max(asked[0]) <= 20_000
-
-
 def test_rations_count_what_a_question_costs(foreign, people, tmp_path):
     keys = AccessKeys(tmp_path / "keys.db", create=True)
     headers = {"Authorization": f"Bearer {keys.new('branch', 20, 100)}"}
-    with TestClient(
-        create_app(foreign, Settings(keys=keys)), base_url="http://127.0.0.1"
-    ) as client:
+    with serving(foreign, keys=keys) as client:
         wrong = [{**people[0], "age": "old"}]
         for _ in range(20):
             assert ask(client, wrong, headers, k=10).status_code == 422
@@ -605,19 +522,16 @@ def test_a_client_that_leaves_is_no_error(explainer, people, caplog):
     with caplog.at_level(logging.INFO), TestClient(app) as client:
         assert client.portal.call(leave, app, body[:100], False) == GONE
         assert client.portal.call(leave, app, body, True) == GONE
-    assert {record.levelname for record in caplog.records if "explain" in record.message} == {
-        "INFO"
-    }
+    assert any("explain" in record.message for record in caplog.records)
     assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, people, caplog):
     with caplog.at_level(logging.INFO, "counterveil.service"):
-        with TestClient(create_app(explainer), base_url="http://127.0.0.1") as client:
+        with serving(explainer) as client:
             ask(client, people[:1])
         assert not caplog.text
-        app = create_app(explainer, Settings(logs=True))
-        with TestClient(app, base_url="http://127.0.0.1") as client:
+        with serving(explainer, logs=True) as client:
             ask(client, [{**people[0], "housing": WRONG}])
     assert "/v1/explain 422 local" in caplog.text
     assert WRONG not in caplog.text
@@ -632,9 +546,10 @@ def asked(explainer):
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(dice=st.randoms(use_true_random=False))
 def test_random_requests_get_answers_or_refusals(asked, document, people, dice):
+    """A million of them: `make fuzz`."""
     known = operations(document)
     request = draw_request(dice, people, known)
     scope = request["scope"]
@@ -642,9 +557,3 @@ def test_random_requests_get_answers_or_refusals(asked, document, people, dice):
     statuses = allowed.get((scope["path"], scope["method"]), frozenset(STATUSES))
     status, headers, body = asked(request)
     assert not fault_of(status, statuses, headers, body), (scope, request["body"][:300])
-
-
-def test_the_document_names_every_field(document):
-    known = {(each.path, each.method): each for each in operations(document)}
-    assert set(known["/v1/explain", "POST"].fields) == set(Explain.model_fields)
-    assert not known["/v1/schema", "GET"].fields

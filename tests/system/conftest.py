@@ -31,3 +31,15 @@ def world(schema, rows, veil, model, tmp_path):
     veil.save(tmp_path / "loans.veil")
     save_exported(model, schema, tmp_path / "model.pt2")
     return tmp_path
+
+
+@pytest.fixture
+def does(run):
+    """What a command prints, and says beside; it must succeed."""
+
+    def call(*arguments):
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        return out, err
+
+    return call

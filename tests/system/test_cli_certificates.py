@@ -10,19 +10,17 @@ ROWS = ("--query", "queries.csv")
 
 
 @pytest.fixture
-def certified(run, world):
+def certified(does, world):
     (world / "rules.json").write_text('{"may_change": ["income", "housing"]}')
-    assert run("keys", "new", "--name", "Desk 7", "--out", "desk.key")[0] == 0
+    does("keys", "new", "--name", "Desk 7", "--out", "desk.key")
     signed = ("--certificates", "all.jsonl", "--sign", "desk.key", "--rules", "rules.json")
-    code, out, _ = run(*EXPLAIN, "--target", "granted", *signed)
-    assert code == 0
+    out, _ = does(*EXPLAIN, "--target", "granted", *signed)
     assert "wrote all.jsonl" in out
     return world
 
 
-def test_certificates_are_checked(run, certified):
-    code, out, _ = run(*VERIFY, *ROWS, "--trust", "desk.pub", "--rules", "rules.json")
-    assert code == 0
+def test_certificates_are_checked(run, does, certified):
+    out, _ = does(*VERIFY, *ROWS, "--trust", "desk.pub", "--rules", "rules.json")
     lines = (certified / "all.jsonl").read_text().splitlines()
     assert f"{len(lines)} of {len(lines)} (lines 1, 2" in out
     assert "Desk 7" in out
@@ -40,12 +38,11 @@ def test_certificates_are_checked(run, certified):
     assert run(*VERIFY, *ROWS, "--trust", "other.pub")[0] == 1
 
 
-def test_a_folder_and_the_private_model(run, world):
+def test_a_folder_and_the_private_model(does, world):
     command = ("explain", "--veil", "loans.veil", *("--queries", "queries.csv"))
-    assert run(*command, "--target", "granted", "--certificates", "each")[0] == 0
-    for path in (world / "each").iterdir():
-        code, out, _ = run("verify", path, "--veil", "loans.veil", *ROWS)
-        assert code == 0
+    does(*command, "--target", "granted", "--certificates", "each")
+    for path in [*(world / "each").iterdir()][:2]:
+        out, _ = does("verify", path, "--veil", "loans.veil", *ROWS)
         assert "private model; unsigned" in out
 
 
@@ -62,14 +59,12 @@ def test_what_cannot_be_checked(run, certified):
         assert_refused(run(*words), message)
 
 
-def test_the_summary_of_actions(run, world):
+def test_the_summary_of_actions(run, does, world):
     command = ("summary", "--veil", "loans.veil", "--model", "model.pt2")
-    code, out, _ = run(*command, "--draw", "150", "--groups", "member", "--out", "a.html")
-    assert code == 0
+    out, _ = does(*command, "--draw", "150", "--groups", "member", "--out", "a.html")
     assert "drawn from the veil" in out
     assert "member: yes" in (world / "a.html").read_text()
-    code, out, err = run(*command, "--queries", "rows.csv", "--json")
-    assert code == 0
+    out, err = does(*command, "--queries", "rows.csv", "--json")
     assert "no ε covers it" in err
     assert json.loads(out)["actions"][0]["helps"] > 0.02
     assert_refused(run(*command, "--groups", "income"), "is a number")

@@ -8,6 +8,7 @@ import pytest
 from commands import EXPLAIN, assert_refused
 from sklearn.linear_model import LogisticRegression
 from skops import io as skops_io
+from torch import nn
 
 from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
@@ -17,21 +18,19 @@ from counterveil.tables import read_table
 
 
 @pytest.mark.long
-def test_surrogate_guidance_loads_no_model(run, world):
+def test_surrogate_guidance_loads_no_model(run, does, world):
     (world / "model.pt2").unlink()
     command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv")
-    code, out, _ = run(*command, "--guidance", "surrogate", "--target", "granted", "--json")
-    assert code == 0
+    out, _ = does(*command, "--guidance", "surrogate", "--target", "granted", "--json")
     assert json.loads(out)["statement"]["level"] == "end-to-end"
     assert json.loads(out)["decided_by"] == "stand-in"
     surely = ("--guidance", "surrogate", "--model-epsilon", 1)
     assert_refused(run(*command, *surely), "leave --model-epsilon out")
 
 
-def test_without_a_model_the_private_one_is_explained(run, world, veil):
+def test_without_a_model_the_private_one_is_explained(run, does, world, veil):
     command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv")
-    code, out, _ = run(*command, "--target", "granted", "--out", "cf.csv", "--report", "cf.html")
-    assert code == 0
+    out, _ = does(*command, "--target", "granted", "--out", "cf.csv", "--report", "cf.html")
     assert "guarantee end-to-end" in out
     assert "private model is the one that decides: it was asked about every answer" in out
     assert "private model is the one that decides" in (world / "cf.html").read_text()
@@ -41,11 +40,10 @@ def test_without_a_model_the_private_one_is_explained(run, world, veil):
     assert_refused(run(*command, "--model-epsilon", 1), "leave --model-epsilon out")
 
 
-def test_rules_of_a_file_are_kept(run, world):
+def test_rules_of_a_file_are_kept(does, world):
     rules = {"immutable": None, "may_change": ["income", "housing"], "steps": {"income": 2.5}}
     (world / "rules.json").write_text(json.dumps(rules))
-    code, _, _ = run(*EXPLAIN, "--rules", "rules.json", "--target", "granted", "--out", "cf.csv")
-    assert code == 0
+    does(*EXPLAIN, "--rules", "rules.json", "--target", "granted", "--out", "cf.csv")
     before, after = (pd.read_csv(world / name) for name in ("queries.csv", "cf.csv"))
     assert (after["status"] == "found").any()
     for name in ("age", "degree", "region", "member"):
@@ -66,21 +64,19 @@ def test_the_declared_budget_of_the_model_is_added(run, world):
     assert "replace-one is two of its steps" in statement["accesses"][-1]["sensitivity"]
     assert_refused(run(*EXPLAIN, "--model-delta", 1e-5), "needs --model-epsilon")
     assert_refused(run(*EXPLAIN, *kind), "needs --model-epsilon")
-
-
-def test_the_declared_budget_of_the_model_must_say_what_it_protects(run, world):
-    unit, relation = ("--model-unit", "record"), ("--model-relation", "replace-one")
-    for missing in ((), unit, relation):
-        refused = run(*EXPLAIN, "--model-epsilon", 3, *missing)
-        assert_refused(refused, "--model-epsilon needs --model-unit")
-    wrong = run(*EXPLAIN, "--model-epsilon", 3, "--model-unit", "row", *relation)
-    assert_refused(wrong, "--model-unit must be one of: record, person")
-    wrong = run(*EXPLAIN, "--model-epsilon", 3, *unit, "--model-relation", "x")
-    assert_refused(wrong, "--model-relation must be one of: replace-one, add-remove")
+    unit, relation = kind[:2], kind[2:]
+    for wrong, words in (
+        ((), "needs --model-unit"),
+        (unit, "needs --model-unit"),
+        (relation, "needs --model-unit"),
+        (("--model-unit", "row", *relation), "--model-unit must be one of: record, person"),
+        ((*unit, "--model-relation", "x"), "must be one of: replace-one, add-remove"),
+    ):
+        assert_refused(run(*EXPLAIN, "--model-epsilon", 3, *wrong), words)
 
 
 @pytest.mark.long
-def test_options_that_say_what_the_model_is(run, world, schema, rows):
+def test_options_that_say_what_the_model_is(run, does, world, schema, rows):
     numbers = (rows.loan == "granted").astype(int)
     fitted = LogisticRegression().fit(Encoding(schema).encode(rows), numbers)
     skops_io.dump(fitted, world / "m.skops")
@@ -88,8 +84,7 @@ def test_options_that_say_what_the_model_is(run, world, schema, rows):
     assert_refused(run(*command), "--model-classes")
     says = {}
     for classes in ("refused,granted", "granted,refused"):
-        code, out, _ = run(*command, "--model-classes", classes, "--model-input", "encoding")
-        assert code == 0
+        out, _ = does(*command, "--model-classes", classes, "--model-input", "encoding")
         says[classes] = [answer["predicted"] for answer in json.loads(out)["explanations"]]
     assert all(a != b for a, b in zip(*says.values(), strict=True))
     failed = run(*command, "--model-classes", "refused,granted", "--model-input", "rows")
@@ -98,30 +93,13 @@ def test_options_that_say_what_the_model_is(run, world, schema, rows):
     assert_refused(run(*EXPLAIN, "--model-outputs", "x"), "--model-outputs must be one of")
 
 
-@pytest.mark.parametrize(
-    "options", [("--seed", "-1"), ("--seed", str(2**31)), ("--show", "-1"), ("--iterations", "-1")]
-)
-def test_numbers_out_of_range(run, world, options):
-    assert run(*EXPLAIN, *options)[0] == 2
-
-
-def query_without(column):
-    return lambda f: (
-        pd.read_csv(f / "queries.csv").drop(columns=column).to_csv(f / "queries.csv", index=False)
-    )
-
-
 def three_outputs(folder):
-    from torch import nn
-
-    from counterveil.schema import Schema
-
     schema = Schema.load(folder / "schema.json")
     save_exported(nn.Linear(schema.width, 3), schema, folder / "model.pt2")
 
 
 EXPLAINS = {
-    "missing column": (query_without("income"), (), "column 'income' is missing"),
+    "missing column": (lambda f: (f / "queries.csv").write_text("age\n30\n"), (), "is missing"),
     "wrong output width": (three_outputs, (), "answers 3 classes, the schema's label has 2"),
     "damaged veil": (lambda f: (f / "loans.veil").write_bytes(b"PK"), (), "not a veil file"),
     "damaged model": (lambda f: (f / "model.pt2").write_bytes(b"?"), (), "cannot be read"),
@@ -130,6 +108,10 @@ EXPLAINS = {
     "unknown feature": (lambda f: None, ("--immutable", "sex"), "no feature 'sex'"),
     "odd output": (lambda f: None, ("--out", "cf.doc"), "name the file .csv"),
     "empty queries": (lambda f: (f / "queries.csv").write_text(""), (), "empty"),
+    "seed below 0": (lambda f: None, ("--seed", "-1"), "--seed"),
+    "seed too large": (lambda f: None, ("--seed", str(2**31)), "--seed"),
+    "answers shown": (lambda f: None, ("--show", "-1"), "--show"),
+    "iterations": (lambda f: None, ("--iterations", "-1"), "--iterations"),
 }
 
 
@@ -153,9 +135,8 @@ def where(**values):
     return [word for name, value in values.items() for word in ("--where", f"{name}={value}")]
 
 
-def test_one_row_on_the_command_line(run, world):
-    code, out, _ = run(*ONE_ROW, *where(**VALUES), "--target", "granted", "--out", "cf.json")
-    assert code == 0
+def test_one_row_on_the_command_line(does, world):
+    out, _ = does(*ONE_ROW, *where(**VALUES), "--target", "granted", "--out", "cf.json")
     assert "1 query: 1 found" in out
     (row,) = json.loads((world / "cf.json").read_text())
     assert row["age"] >= 39
@@ -180,7 +161,7 @@ def test_a_row_on_the_command_line_that_is_none(run, world, given, words):
     assert_refused(run(*ONE_ROW, *given), words)
 
 
-def test_rows_of_a_file_are_chosen_by_their_values(run, world, veil):
+def test_rows_of_a_file_are_chosen_by_their_values(run, does, world, veil):
     frame = pd.read_csv(world / "queries.csv").assign(id=range(11, 19), who="ann")
     frame.loc[5:, "who"] = "bob, the builder"
     frame.to_csv(world / "queries.csv", index=False)
@@ -192,7 +173,7 @@ def test_rows_of_a_file_are_chosen_by_their_values(run, world, veil):
         (["debt="], [i + 1 for i in frame.index[frame.debt.isna()]]),
     ):
         assert asked_rows(world / "queries.csv", given, veil.schema).index.tolist() == rows
-    assert run(*EXPLAIN, *where(id=17), "--out", "cf.csv")[0] == 0
+    does(*EXPLAIN, *where(id=17), "--out", "cf.csv")
     table = pd.read_csv(world / "cf.csv")
     assert table["row"].tolist() == [7]
     assert table["query"].tolist() == [1]
@@ -210,29 +191,18 @@ def test_names_for_people_are_understood(veil):
     assert Rows.of_frame(row, Encoding(schema)).frame.region.tolist() == [1]
 
 
-def test_the_rows_of_an_excel_file_and_a_page(run, world):
-    pd.read_csv(world / "queries.csv").to_excel(world / "queries.xlsx", index=False)
-    command = (*EXPLAIN, "--queries", "queries.xlsx", "--target", "granted", "--out", "cf.html")
-    code, out, _ = run(*command)
-    assert code == 0
-    assert "wrote cf.html" in out
-    assert "<article" in (world / "cf.html").read_text()
-    assert_refused(
-        run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json, .xlsx or .html"
-    )
-
-
-def test_a_key_goes_with_the_answers_to_every_file(run, world):
+def test_a_key_goes_with_the_answers_to_every_file(run, does, world):
     table = pd.read_csv(world / "queries.csv").assign(customer=[f"00{at}" for at in range(8)])
     table = table.assign(note=["=1+1", None, *"abcdef"], mixed=[1, "b", *range(6)])
     table.to_csv(world / "queries.csv", index=False)
-    outputs = ("cf.csv", "cf.xlsx", "cf.json", "cf.parquet", "cf.html")
-    for name in outputs:
-        assert run(*EXPLAIN, "--target", "granted", "--out", name)[0] == 0
-        if name.endswith(".html"):
-            assert re.search(r"\(customer 00\d, note [a-f], mixed \d\)", (world / name).read_text())
-            continue
-        ending = name.partition(".")[2]
+    table.replace({"note": {"=1+1": "a"}}).to_excel(world / "queries.xlsx", index=False)
+    excel = ("--queries", "queries.xlsx")
+    does(*EXPLAIN, *excel, "--target", "granted", "--out", "cf.html")
+    page = (world / "cf.html").read_text()
+    assert re.search(r"\(customer 00\d, note [a-f], mixed \d\)", page)
+    for ending in ("csv", "xlsx", "json", "parquet"):
+        name = f"cf.{ending}"
+        does(*EXPLAIN, "--target", "granted", "--out", name)
         found = pd.read_json(world / name) if ending == "json" else read_table(world / name)
         assert [*found.columns[:4]] == ["customer", "note", "mixed", "query"]
         if ending in ("xlsx", "parquet"):  # which pandas reads as numbers
@@ -256,11 +226,9 @@ def test_a_bad_row_is_reported_and_the_others_are_answered(run, world):
     assert code == 1
     assert "6 queries" in out
     told = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert told[0].startswith("warning: row 3, column 'income': not a number")
-    assert told[1].startswith("warning: row 6, column 'income': not a number")
-    assert told[2] == (
-        "warning: 2 rows were left out; mend what is said above, and ask about them again"
-    )
+    for row, line in zip((3, 6), told, strict=False):
+        assert line.startswith(f"warning: row {row}, column 'income': not a number")
+    assert told[2].startswith("warning: 2 rows were left out")
     assert pd.read_csv(world / "cf.csv")["row"].tolist() == [1, 2, 4, 5, 7, 8]
     code, out, _ = run(*EXPLAIN, "--json")
     assert (code, len(json.loads(out)["refused"])) == (1, 2)
@@ -269,12 +237,11 @@ def test_a_bad_row_is_reported_and_the_others_are_answered(run, world):
     assert_refused(run(*EXPLAIN), "row 1, column 'age': not a number; write")
 
 
-def test_letters_and_a_mail_merge(run, world):
+def test_letters_and_a_mail_merge(run, does, world):
     queries = pd.read_csv(world / "queries.csv").assign(customer=lambda rows: 7000 + rows.index)
     queries.to_csv(world / "queries.csv", index=False)
     letters = ("--letters", "letters", "--mail-merge", "merge.csv", "--language", "de")
-    code, out, _ = run(*EXPLAIN, "--target", "granted", *letters, "--copy", "customer")
-    assert code == 0
+    out, _ = does(*EXPLAIN, "--target", "granted", *letters, "--copy", "customer")
     assert "merge.csv" in out
     merged = pd.read_csv(world / "merge.csv", keep_default_na=False)
     assert merged["customer"].tolist() == queries["customer"].tolist()

@@ -16,13 +16,11 @@ def _few(monkeypatch):
         monkeypatch.setattr(fairness, name, value)
 
 
-def test_fairness_of_people_of_the_veil_and_of_a_table(run, world):
-    code, out, _ = run(*ASK, "--max-changes", 1, "--out", "page.html")
-    assert code == 0
+def test_fairness_of_people_of_the_veil_and_of_a_table(does, world):
+    out, _ = does(*ASK, "--max-changes", 1, "--out", "page.html")
     assert "drawn from the veil" in out
     assert "refused" in (world / "page.html").read_text()
-    code, out, err = run(*ASK, "--data", "rows.csv", "--max-changes", 1, "--json")
-    assert code == 0
+    out, err = does(*ASK, "--data", "rows.csv", "--max-changes", 1, "--json")
     assert "PRIVATE" in err
     assert json.loads(out)["private"]
 

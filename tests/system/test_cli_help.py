@@ -26,16 +26,11 @@ EVERY = [*commands(typer.main.get_command(app))]
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_help_reads_like_a_manual(run, words, monkeypatch):
+def test_help_reads_like_a_manual_with_options_that_there_are(does, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    code, out, _ = run(*words, "--help")
-    assert code == 0
+    out, _ = does(*words, "--help")
     for part in ("Usage", "Reads", "Examples", f"$ counterveil {' '.join(words)}", "Exit codes 0"):
         assert part in out
-
-
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_examples_name_options_that_there_are(words):
     command = typer.main.get_command(app)
     for word in words:
         command = command.commands[word]
@@ -46,32 +41,27 @@ def test_examples_name_options_that_there_are(words):
         assert set(re.findall(r"--[a-z-]+", example)) <= known
 
 
-def completed(shell, words):
-    """What the shell would show for the last of `words`."""
+def told(shell, words):
+    """What the shell would show for the last of `words`, or its script where there are none."""
     given = {
         "COMP_WORDS": " ".join(words),
         "COMP_CWORD": str(len(words) - 1),
         "_TYPER_COMPLETE_ARGS": " ".join(words),
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        "_COUNTERVEIL_COMPLETE": f"complete_{shell}",
+        "_COUNTERVEIL_COMPLETE": f"{'complete' if words else 'source'}_{shell}",
     }
-    command = [sys.executable, "-c", AS_COMMAND]
-    done = subprocess.run(
-        command, env={**os.environ, **given}, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    command, env = [sys.executable, "-c", AS_COMMAND], {**os.environ, **given}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_options_and_values(shell):
-    assert "explain" in completed(shell, ["counterveil", "ex"])
-    assert "--where" in completed(shell, ["counterveil", "explain", "--wh"])
-    assert "believable" in completed(shell, ["counterveil", "explain", "--prefer", "b"])
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_shown(shell):
-    source = {**os.environ, "_COUNTERVEIL_COMPLETE": f"source_{shell}"}
-    command = [sys.executable, "-c", AS_COMMAND]
-    shown = subprocess.run(command, env=source, capture_output=True, text=True, check=True).stdout
-    assert f"_COUNTERVEIL_COMPLETE=complete_{shell}" in shown
+@pytest.mark.parametrize(
+    ("shell", "words", "found"),
+    [
+        ("bash", ["ex"], "explain"),
+        ("zsh", ["explain", "--wh"], "--where"),
+        ("fish", ["explain", "--prefer", "b"], "believable"),
+    ],
+)
+def test_shells_complete_commands_options_and_values(shell, words, found):
+    assert f"_COUNTERVEIL_COMPLETE=complete_{shell}" in told(shell, [])
+    assert found in told(shell, ["counterveil", *words])

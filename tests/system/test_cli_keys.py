@@ -11,24 +11,23 @@ from counterveil.veil import Veil
 
 
 @pytest.fixture
-def signed(run, world):
+def signed(does, world):
     """A folder with office.key, office.pub, another pair, and the veil signed by the office."""
-    assert run("keys", "new", "--name", "Privacy office", "--out", "office.key")[0] == 0
-    assert run("keys", "new", "--name", "Privacy office", "--out", "stranger.key")[0] == 0
+    does("keys", "new", "--name", "Privacy office", "--out", "office.key")
+    does("keys", "new", "--name", "Privacy office", "--out", "stranger.key")
     key = SigningKey.load(world / "office.key")
     Veil.load(world / "loans.veil").signed(key).save(world / "signed.veil")
     return world
 
 
-def test_keys_new_and_show(run, tmp_path):
+def test_keys_new_and_show(run, does, tmp_path):
     code, out, _ = run("keys", "new", "--name", "Privacy office", "--out", "office.key")
     fingerprint = PublicKey.load(tmp_path / "office.pub").fingerprint
     assert code == 0
     assert f"fingerprint {fingerprint}" in out
     assert stat.S_IMODE((tmp_path / "office.key").stat().st_mode) == 0o600
     for file, kind in (("office.pub", "public key"), ("office.key", "signing key")):
-        code, out, _ = run("keys", "show", file)
-        assert code == 0
+        out, _ = does("keys", "show", file)
         assert "Privacy office" in out
         assert fingerprint in out
         _, out, _ = run("keys", "show", file, "--json")
@@ -41,7 +40,7 @@ def test_keys_new_and_show(run, tmp_path):
     assert_refused(run("keys", "show", "none.pub"), "no key at")
 
 
-def test_inspect_says_who_signed(run, signed):
+def test_inspect_says_who_signed(run, does, signed):
     short = PublicKey.load(signed / "office.pub").fingerprint[:16]
     trust = ("--trust", "stranger.pub", "--trust", "office.pub")
     for command, said in (
@@ -49,8 +48,7 @@ def test_inspect_says_who_signed(run, signed):
         (("signed.veil",), f"signed by key {short}…, which calls itself 'Privacy office'; give"),
         (("signed.veil", *trust), f"signed by 'Privacy office' (key {short}…), trusted"),
     ):
-        code, out, _ = run("inspect", *command)
-        assert code == 0
+        out, _ = does("inspect", *command)
         assert said in " ".join(out.split())
         _, out, _ = run("inspect", *command, "--json")
         content = json.loads(out)["signature"]
@@ -71,18 +69,13 @@ def test_a_veil_that_is_not_signed_by_a_trusted_key_is_refused(run, signed):
     assert_refused(over, "is an input of this command")
 
 
-def test_explain_says_who_signed(run, signed):
+def test_explain_says_who_signed(run, does, signed):
     command = (*EXPLAIN, "--veil", "signed.veil", "--report", "r.html")
-    code, out, _ = run(*command, "--trust", "office.pub")
-    assert code == 0
+    out, _ = does(*command, "--trust", "office.pub")
     assert "the veil is signed by 'Privacy office' (key " in out
     page = (signed / "r.html").read_text()
-    assert "The veil is signed by &#39;Privacy office&#39; (key " in page
-    assert "trusted" in page
-    assert "its probability with one version of a unit&#39;s data is at most" in page
-    code, out, _ = run(*EXPLAIN, "--json", "--report", "u.html")
+    for words in ("The veil is signed by &#39;Privacy office&#39; (key ", "trusted", "unit&#39;s"):
+        assert words in page
+    _, out, _ = run(*EXPLAIN, "--json", "--report", "u.html")
     assert json.loads(out)["signature"]["text"] == "unsigned: anybody could have made this file"
-    assert (
-        "The veil is unsigned: anybody could have made this file."
-        in (signed / "u.html").read_text()
-    )
+    assert "The veil is unsigned: anybody" in (signed / "u.html").read_text()

@@ -26,28 +26,16 @@ def test_links_are_followed_and_stay(tmp_path):
 
 @pytest.mark.parametrize("write", [check_output, lambda path: write_whole(path, b"")])
 def test_devices_and_folders_are_refused(tmp_path, write):
-    with pytest.raises(RequestError, match="is a device"):
-        write("/dev/null")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RequestError, match="is a device"):
-        write(tmp_path / "pipe")
-    with pytest.raises(RequestError, match="is a directory"):
-        write(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(RequestError, match="cannot write"):
-        write(tmp_path / "file" / "below")
-
-
-def test_an_output_that_is_an_input(tmp_path):
-    source, twin, link = (tmp_path / name for name in ("x.csv", "twin.csv", "link.csv"))
-    source.write_text("a")
-    os.link(source, twin)
-    link.symlink_to(source)
-    for path in (source, twin, link, tmp_path / "." / "x.csv"):
-        with pytest.raises(RequestError, match="is an input of this command"):
-            check_output(path, tmp_path / "other", source)
-    check_output(tmp_path / "new" / "deep" / "x.csv", source)
-    assert not (tmp_path / "new").exists()
+    for path, words in (
+        ("/dev/null", "is a device"),
+        (tmp_path / "pipe", "is a device"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "file" / "below", "cannot write"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            write(path)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -91,26 +91,29 @@ def counted(schema, place, cluster=None, **unit):
     return [array for each in sums for array in each.exact]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+def same_sums(one, two):
+    for mine, other in zip(one, two, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
 @pytest.mark.usefixtures("cluster")
-def test_the_same_integers_from_any_number_of_workers(schema, folder, nodes, workers):
-    with Cluster(nodes, workers) as some:
-        for unit, rows in ({}, ROWS), ({"unit_column": "who", "max_records": 2}, 500):
-            alone = counted(schema, folder, **unit)
-            assert alone[0].sum() == rows * len(schema.features)
-            for one, two in zip(alone, counted(schema, folder, some, **unit), strict=True):
-                np.testing.assert_array_equal(one, two)
+def test_the_same_integers_from_any_number_of_workers(schema, folder, nodes):
+    for unit, rows in ({}, ROWS), ({"unit_column": "who", "max_records": 2}, 500):
+        alone = counted(schema, folder, **unit)
+        assert alone[0].sum() == rows * len(schema.features)
+        for workers in (1, 3):
+            with Cluster(nodes, workers) as some:
+                same_sums(alone, counted(schema, folder, some, **unit))
 
 
 def test_parts_are_all_rows_in_order(people, folder):
     files = parquet_files(str(folder))
+    assert parquet_files(f"file://{folder}").rows == ROWS
     for most in (1, 7, 150, 160, 399, 10_000):
         parts = files.parts(most)
         assert all(0 < part.rows <= most for part in parts)
         ids = [batch["id"].to_numpy() for part in parts for batch in part.batches(["id"], 64)]
         np.testing.assert_array_equal(np.concatenate(ids), people["id"])
-    address = parquet_files(f"file://{folder}")
-    assert address.rows == ROWS
 
 
 @dataclass(frozen=True)
@@ -134,12 +137,9 @@ def test_a_part_whose_worker_died_is_counted_once(schema, folder, cluster, tmp_p
     monkeypatch.setattr(
         "counterveil.curator.coefficients.Counting", lambda *given: Deadly(*given, marks=tmp_path)
     )
-    for one, two in zip(alone, counted(schema, folder, cluster), strict=True):
-        np.testing.assert_array_equal(one, two)
+    same_sums(alone, counted(schema, folder, cluster))
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_part_that_kills_every_worker_ends_the_work(schema, folder, cluster, tmp_path):
+    # A part that kills every worker ends the work.
     table = PrivateTable(folder, schema)
     work = Deadly(schema, (), marks=tmp_path, always=True)
     with pytest.raises(RequestError, match=f"was lost {ATTEMPTS} times"):
@@ -227,6 +227,7 @@ Curator(Schema.load(schema), ledger=book, engine=Cluster(workers=1)).release(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nodes")
 def test_a_driver_that_is_killed_leaves_its_charge_and_no_veil(schema, folder, tmp_path):
     schema.save(tmp_path / "schema.json")
@@ -289,12 +290,9 @@ def test_answers_in_parts_are_those_of_one_call(
     same(found, whole)
     assert found["id"].tolist() == list(range(ROWS))
     assert summary.rows == summary.explained_now == ROWS
-    assert (
-        summary.counts
-        == whole["status"].value_counts().reindex(summary.counts, fill_value=0).to_dict()
-    )
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert told["rows"] == ROWS
+    counts = whole["status"].value_counts()
+    assert summary.counts == counts.reindex(summary.counts, fill_value=0).to_dict()
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["rows"] == ROWS
 
 
 def test_a_run_goes_on_and_another_question_is_refused(veil, model, folder, whole, tmp_path):
@@ -310,11 +308,11 @@ def test_a_run_goes_on_and_another_question_is_refused(veil, model, folder, whol
     same(read(out), whole)
     with pytest.raises(RequestError, match=r"another run \(other asked\)"):
         explainer.explain_files(folder, out, part_rows=100, max_changes=1, progress=False)
-    other = Explainer(veil)
     with pytest.raises(RequestError, match=r"another run \(other .*model"):
-        other.explain_files(folder, out, part_rows=100, progress=False)
+        Explainer(veil).explain_files(folder, out, part_rows=100, progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nodes")
 def test_a_killed_run_on_workers_goes_on(veil, model, schema, folder, tmp_path):
     veil.save(tmp_path / "x.veil")
@@ -350,6 +348,7 @@ def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, 
         explainer.explain_files(tmp_path / "none.parquet", tmp_path / "none", progress=False)
 
 
+@pytest.mark.slow
 def test_rules_travel(veil, model, folder, cluster, tmp_path):
     summary = Explainer(veil, model).explain_files(
         folder, tmp_path / "out", "granted", rules=Rules(immutable=["income"]), k=2, engine=cluster,

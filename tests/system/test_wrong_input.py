@@ -28,28 +28,17 @@ def test_one_file_for_two_outputs(run, world):
     assert_refused(run("audit", "--out", "audit.json"), "are the same file")
 
 
-def test_the_rules_are_an_input(run, world):
-    (world / "rules.json").write_text("{}")
-    answer = run(*EXPLAIN, "--rules", "rules.json", "--out", "rules.json")
-    assert_refused(answer, "is an input of this command")
-
-
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_outputs_have_the_rights_that_the_umask_leaves(run, world, mask, mode):
+def test_outputs_have_the_rights_that_the_umask_leaves(does, world, mask, mode):
     before = os.umask(mask)
     try:
-        assert run(*EXPLAIN, "--out", "cf.csv", "--report", "cf.html")[0] == 0
-        assert run(*RELEASE, 1)[0] == 0
+        beyond = ("--raw-csv", "--max-changes", 10**30)  # beyond what a tensor holds
+        does(*EXPLAIN, "--out", "cf.csv", "--report", "cf.html", *beyond)
+        does(*RELEASE, 1)
     finally:
         os.umask(before)
     for name in ("cf.csv", "cf.html", "new.veil"):
         assert stat.S_IMODE((world / name).stat().st_mode) == mode
-
-
-def test_formulas_in_a_csv(run, world):
-    queries = pd.read_csv(world / "queries.csv")
-    assert run(*EXPLAIN, "--out", "cf.csv", "--raw-csv")[0] == 0
-    assert len(pd.read_csv(world / "cf.csv")) == len(queries)
 
 
 # --- Numbers, names and files ---
@@ -70,16 +59,13 @@ def test_numbers_and_names_beyond_all_bounds(run, world, case):
     assert len(answer[2]) < 1000
 
 
-@pytest.mark.parametrize(
-    "content", ['{"costs": {"age": null}}', '{"steps": {"age": NaN}}', "3", "[" * 100_000]
-)
+RULES = ('{"costs": {"age": null}}', '{"steps": {"age": NaN}}', "3", "[" * 100_000)
+
+
+@pytest.mark.parametrize("content", RULES)
 def test_rules_that_are_none(run, world, content):
     (world / "rules.json").write_text(content)
     assert_refused(run(*EXPLAIN, "--rules", "rules.json"), "")
-
-
-def test_limits_beyond_what_a_tensor_holds(run, world):
-    assert run(*EXPLAIN, "--max-changes", 10**30)[0] == 0
 
 
 def test_link_values_that_are_lists(run, world):
@@ -89,38 +75,20 @@ def test_link_values_that_are_lists(run, world):
     assert_refused(run(*RELEASE, 1), "must pair a category")
 
 
-@pytest.mark.parametrize("epsilon", ["1e308", "5e-324"])
-def test_an_epsilon_at_the_edge_of_numbers(run, world, epsilon):
-    assert_refused(run(*RELEASE, epsilon), "epsilon")
-
-
-def test_more_records_than_can_be_counted(run, world):
-    answer = run(*RELEASE, 1, "--unit-column", "region", "--max-records", 10**30)
-    assert_refused(answer, "records")
-
-
 @pytest.mark.parametrize(
     "kind", [pa.map_(pa.string(), pa.int64()), pa.struct({"a": pa.int64()}), pa.list_(pa.int64())]
 )
-def test_columns_that_hold_more_than_a_value(run, world, kind):
-    table = pq.read_table(_parquet(world))
+def test_columns_that_hold_more_than_a_value(run, does, world, kind):
+    pd.read_csv(world / "queries.csv").to_parquet(world / "rows.parquet")
+    table = pq.read_table(world / "rows.parquet")
     value = {"a": 1} if pa.types.is_struct(kind) else [("a", 1)] if pa.types.is_map(kind) else [1]
     nested = pa.array([value] * len(table), kind)
     pq.write_table(table.set_column(1, "income", nested), world / "rows.parquet")
-    for command in (
-        (*EXPLAIN, "--queries", "rows.parquet"),
-        ("check", "--data", "rows.parquet", "--schema", "schema.json"),
-    ):
-        assert_refused(run(*command), "")
-    code, _, err = run("schema", "draft", "rows.parquet", "--label", "loan")
-    assert code == 0
+    assert_refused(run(*EXPLAIN, "--queries", "rows.parquet"), "")
+    assert_refused(run("check", "--data", "rows.parquet", "--schema", "schema.json"), "")
+    _, err = does("schema", "draft", "rows.parquet", "--label", "loan")
     assert "left out: income " in err
     assert run(*RELEASE, 1, "--data", "rows.parquet")[0] == 0  # it says nothing about a cell
-
-
-def _parquet(world):
-    pd.read_csv(world / "queries.csv").to_parquet(world / "rows.parquet")
-    return world / "rows.parquet"
 
 
 # --- Standard output ---
@@ -132,25 +100,20 @@ def command(world, *arguments, **how):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_closed_pipe_is_not_a_refuted_promise(world, more):
+def test_a_closed_pipe_is_not_a_refuted_promise(world):
     reader, writer = os.pipe()
     os.close(reader)
-    done = command(world, "inspect", "loans.veil", *more, stdout=writer)
+    done = command(world, "inspect", "loans.veil", "--json", stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_a_full_disk_behind_standard_output(world):
-    with open("/dev/full", "w") as full:
-        done = command(world, "inspect", "loans.veil", stdout=full)
-    assert done.returncode == 2
-    assert b"No space left" in done.stderr
-    assert done.stderr.count(b"\n") == 1
-
-
 @pytest.mark.long
 def test_standard_output_in_ascii(world):
+    with open("/dev/full", "w") as full:  # and on a full disk
+        done = command(world, "inspect", "loans.veil", stdout=full)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"No space left" in done.stderr
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = command(world, "inspect", "loans.veil", stdout=subprocess.PIPE, env=ascii_only)
     assert (shown.returncode, shown.stderr) == (0, b"")
