@@ -458,7 +458,8 @@ def test_exit_codes(call, rigged, mechanism, asked, leaks, code):
     assert "never private" in " ".join(done.output.split())
 
 
-def test_the_command_writes_a_report(call, tmp_path):
+def test_the_command_writes_a_report(call, rigged, tmp_path):
+    rigged("control: x", True)
     asked = ("--mechanism", "controls", "--epsilon", 0.5, "--draws", 20000, "--runs", 40)
     done = call(*asked, "--out", "found/audit.json")
     assert done.exit_code == 0, done.output
