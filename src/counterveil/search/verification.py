@@ -77,7 +77,10 @@ def verify(
 ) -> Verdict:
     """Check a certificate; this is `Explainer.verify`."""
     content, (signer, wrong) = certificate.content, _signature(certificate, trusted)
-    rows = [] if query is None else _rows(explainer, query)
+    rows: list[Row] = []
+    if query is not None:
+        cells = cells_of(Rows.of_frame(query, explainer.encoding).frame, explainer.veil.schema)
+        rows = [dict(zip(cells, each, strict=True)) for each in zip(*cells.values(), strict=True)]
     try:
         wrong += _digests(explainer, content, rules)
         if not wrong and query is not None:
@@ -119,12 +122,6 @@ def _digests(explainer: AnExplainer, content: Row, rules: Rules | None) -> list[
     if rules is not None and content["rules"] != rules.of_table(schema).to_dict(schema):
         wrong.append("the rules: the certificate names others than those given")
     return wrong
-
-
-def _rows(explainer: AnExplainer, query: Any) -> list[Row]:
-    """The rows of a table as plain values by column, as certificates take them."""
-    cells = cells_of(Rows.of_frame(query, explainer.encoding).frame, explainer.veil.schema)
-    return [dict(zip(cells, each, strict=True)) for each in zip(*cells.values(), strict=True)]
 
 
 def _differences(explainer: AnExplainer, content: Row, row: Row) -> list[str]:

@@ -14,8 +14,7 @@ of a batch go through this together, as tensors on any device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Self
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,16 +33,10 @@ LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
 PRICE = 8.0  # times what a shortfall would cost if numbers had no bounds, for the nearest answers
 
 
-class _OfQueries:
-    """What is known of queries: dataclasses of tensors with an entry for each query, or None."""
-
-    def select(self, part: Tensor) -> Self:
-        chosen = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
-        return type(self)(*(None if known is None else known[part] for known in chosen))
+Known = TypeVar("Known", "Singles", "Beam")
 
 
-@dataclass
-class Singles(_OfQueries):
+class Singles(NamedTuple):
     """The most promising single actions of each query, the best first, (queries, actions) each.
 
     `effort`: infinite where there is no action. `implausibility`, `gain`: by how much an action
@@ -61,8 +54,7 @@ class Singles(_OfQueries):
     rows: Tensor | None = None
 
 
-@dataclass
-class Beam(_OfQueries):
+class Beam(NamedTuple):
     """Rows of each query, (queries, beam, …). The effort is infinite where there is no row.
 
     `pairs`: what each action would add to the implausibility beside those taken, (…, actions);
@@ -76,6 +68,12 @@ class Beam(_OfQueries):
     margin: Tensor
     pairs: Tensor
     moved: Tensor | None = None
+
+
+def _some(known: Known, part: Tensor) -> Known:
+    """What is known of some of the queries."""
+    found = (None if each is None else each[part] for each in known)
+    return type(known)(*found)  # type: ignore[arg-type]
 
 
 class BeamSearch:
@@ -101,8 +99,7 @@ class BeamSearch:
             if not len(going):
                 break
             if len(going) < len(active):
-                active, beam = active[going], beam.select(going)
-                singles = singles.select(going)
+                active, beam, singles = active[going], _some(beam, going), _some(singles, going)
             beam = self._extended(beam, active, singles)
         left = (~self.seen.answered[active]).nonzero()[:, 0]
         if len(left):

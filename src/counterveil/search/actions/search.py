@@ -120,8 +120,8 @@ class _PartSearch:
             proved[left] = last(left)
             late = left[seen.answered[left]]
             if len(late):
-                kept = shrink.give_back(seen.rows[late], late, seen.cost[late])
-                seen.rows[late], seen.cost[late] = kept
+                cheaper = shrink.give_back(seen.rows[late], late, seen.cost[late])
+                seen.rows[late], seen.cost[late] = cheaper
             left = left[~seen.answered[left]]
             for number, opening in self._opens(last, left).items():
                 opens[number] = opening

@@ -323,10 +323,10 @@ def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
         [each for one in side for each in one]
         for side in zip(*(feature.bounds() for feature in features), strict=True)
     )
-    sides = (np.array(side, dtype=np.float32) for side in (lower, upper))
+    low, high = (np.array(side, dtype=np.float32) for side in (lower, upper))
     groups = bool(rules.relations or rules.together or rules.only_one)
     is_tied = groups or any(each.step for each in features)
-    return _CommonBounds(*sides, np.array(marks, dtype=np.int8), {*marks}, features, is_tied)
+    return _CommonBounds(low, high, np.array(marks, dtype=np.int8), {*marks}, features, is_tied)
 
 
 def _one_way_bounds(

@@ -108,7 +108,8 @@ class Ties:
                 again, count = np.repeat(mine, len(turns)), len(turns)
                 if not len(again):
                     continue
-                box, pins = sides.select(again), None if fast is None else fast[again]
+                box = Sides(*(side[again] for side in sides))
+                pins = None if fast is None else fast[again]
                 ways = np.tile(turns, (len(mine), 1))
                 found, possible = self.select(again)._settled(tried[again], box, pins, ways)
                 possible = possible.reshape(len(mine), count)

@@ -26,9 +26,6 @@ class Sides(NamedTuple):
     queries: Array
     stays: Array
 
-    def select(self, part: Array) -> Sides:
-        return Sides(*(side[part] for side in self))
-
 
 class Tied(NamedTuple):
     """The tied features: numbers first, then categories and binary values.

@@ -142,8 +142,8 @@ def save_certificates(result: Explanations, place: Place, key: SigningKey | None
     if is_file(place):
         write_whole(place, b"".join(made.values()))
     else:
-        for name, line in made.items():
-            write_whole(Path(place) / name, line)
+        for name, content in made.items():
+            write_whole(Path(place) / name, content)
 
 
 def row_digest(salt: str, row: dict[str, Any]) -> str:
