@@ -52,9 +52,11 @@ def attack(
         read = (veil, model.model, data, others)
         check_outputs({"--out": page, "the numbers beside it": numbers}, *read)
         loaded = Veil.load(veil)
+        target = model.file(loaded.schema)
+        assert target is not None, "--model must be given"
         findings = suite.attack(
             loaded,
-            model.file(loaded.schema).load(loaded.schema),
+            target.load(loaded.schema),
             read_table(data, loaded.schema),
             read_table(others, loaded.schema),
             quick=quick,
