@@ -12,7 +12,7 @@ import math
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,8 @@ def _refuse_uncomputed(values: Any, formulas: Any, path: Path) -> None:
 
 
 def _frame(sheet: Any, path: Path, missing: Collection[str]) -> pd.DataFrame:
+    from openpyxl.utils import get_column_letter
+
     merged = next(iter(sheet.merged_cells.ranges), None)
     if merged is not None:
         raise DataError(
@@ -124,18 +126,23 @@ def _frame(sheet: Any, path: Path, missing: Collection[str]) -> pd.DataFrame:
             "and every further row is one row of the table"
         )
     rows = [[_value(cell, path, missing) for cell in row] for row in sheet.iter_rows()]
-    while rows and _is_empty(rows[-1]):
-        rows.pop()
-    if not rows:
+    table = pd.DataFrame(rows, dtype=object)
+    filled = table.notna()
+    used = [*filled.any(axis=1)]
+    if not any(used):
         raise DataError(f"{path}: the first sheet is empty; it needs column names and rows")
-    for number, row in enumerate(rows, 1):
-        if _is_empty(row):
-            raise DataError(f"{path}: row {number} of the sheet is empty; delete it")
-    kept = list(_used_columns(rows, path))
-    names = [_name(rows[0][place]) for place in kept]
-    cells = {number: [row[place] for row in rows[1:]] for number, place in enumerate(kept)}
-    frame = pd.DataFrame(cells, dtype=object).infer_objects()
-    frame.columns = pd.Index(names, dtype=object)
+    last = max(number for number, is_used in enumerate(used, 1) if is_used)
+    if not all(used[:last]):
+        raise DataError(f"{path}: row {used.index(False) + 1} of the sheet is empty; delete it")
+    for place in range(table.shape[1]):
+        if filled[place].any() and not filled.at[0, place]:
+            raise DataError(
+                f"{path}: column {get_column_letter(place + 1)} has no name in the first row of "
+                "the sheet; that row names the columns, with nothing above it"
+            )
+    kept = table.loc[:, filled.loc[0]]
+    frame = kept[1:last].reset_index(drop=True).infer_objects()
+    frame.columns = pd.Index([_name(value) for value in kept.loc[0]], dtype=object)
     return frame
 
 
@@ -147,24 +154,6 @@ def _value(cell: Any, path: Path, missing: Collection[str]) -> Any:
             "cell"
         )
     return None if isinstance(cell.value, str) and cell.value in missing else cell.value
-
-
-def _is_empty(row: list[Any]) -> bool:
-    return all(value is None for value in row)
-
-
-def _used_columns(rows: list[list[Any]], path: Path) -> Iterator[int]:
-    """The places of the columns that hold anything; those must have a name."""
-    from openpyxl.utils import get_column_letter
-
-    for place, name in enumerate(rows[0]):
-        if name is not None:
-            yield place
-        elif any(row[place] is not None for row in rows):
-            raise DataError(
-                f"{path}: column {get_column_letter(place + 1)} has no name in the first row of "
-                "the sheet; that row names the columns, with nothing above it"
-            )
 
 
 def _name(value: Any) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
@@ -50,6 +50,14 @@ def print_facts(facts: Mapping[str, object]) -> None:
     for name, value in facts.items():
         grid.add_row(name, cell(value))
     out.print(grid)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
+    """Print a table of names and values."""
+    table = Table(*headings, title=cell(title, "bold") if title else None, title_justify="left")
+    for row in rows:
+        table.add_row(*map(cell, row))
+    out.print(table)
 
 
 def wrote(path: Path, more: str = "") -> None:

@@ -26,7 +26,7 @@ pytest.importorskip("httpx2", reason="the client of the tests needs it")
 from starlette import testclient
 from studio_attack import TINY_LAB
 
-from counterveil.studio import bodies
+from counterveil.studio.steps import Planned, problems
 
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -281,9 +281,9 @@ def test_names_steps_allowed_values_and_links_can_be_entered(studio, folder, sch
 
 
 def test_plans_are_those_of_the_curator(studio, folder, schema):
-    steps, asked = studio.app.state.steps, planned(epsilons=[0.1, 3.0])
-    plans = steps.plans(bodies.AskPlans(**asked))
-    for found, epsilon in zip(plans, asked["epsilons"], strict=True):
+    steps, asked, epsilons = studio.app.state.steps, Planned(**planned()), [0.1, 3.0]
+    plans = steps.plans(asked, epsilons)
+    for found, epsilon in zip(plans, epsilons, strict=True):
         plan = Curator(schema).plan(folder / "rows.csv", epsilon)
         assert found["reasons"] == list(plan.reasons)
         assert found["units"] == 600
@@ -293,7 +293,7 @@ def test_plans_are_those_of_the_curator(studio, folder, schema):
     small, large = (found["noise"] for found in plans)
     assert small > large > 0
     assert not (folder / "ledger.db").exists()
-    found = steps.deltas(bodies.AskDeltas(**planned(epsilon=0.1)))
+    found = steps.deltas(asked, 0.1)
     assert found == Curator(schema).compare_deltas(folder / "rows.csv", 0.1)
     assert ask(studio, "deltas", **planned(epsilon="0.1")).text.count("<tr>") == 1 + len(found)
 
@@ -301,14 +301,14 @@ def test_plans_are_those_of_the_curator(studio, folder, schema):
 def test_answers_are_good_only_where_columns_go_together(studio):
     """The grade never says more than the plan."""
     steps, every = studio.app.state.steps, [0.01, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
-    for plan in steps.plans(bodies.AskPlans(**planned(epsilons=every))):
+    for plan in steps.plans(Planned(**planned()), every):
         apart = any("is not measured" in reason for reason in plan["reasons"])
         assert plan["alone"] == apart
         assert not (apart and plan["grade"] == "good")
         assert not (plan["warnings"] and plan["grade"] != "poor")
     # With groups it says so.
-    asked = planned(groups=["member", "region"], epsilons=[1.0])
-    (plan,) = steps.plans(bodies.AskPlans(**asked))
+    asked = Planned(**planned(groups=["member", "region"]))
+    (plan,) = steps.plans(asked, [1.0])
     assert "of_groups" in plan["bought"]
     assert any("member, region" in reason for reason in plan["reasons"])
     answer = ask(studio, "plan", **planned(**{"group-age": "on"}))
@@ -319,8 +319,8 @@ def test_answers_are_good_only_where_columns_go_together(studio):
 def test_people_are_counted_where_a_column_names_them(studio, folder, rows):
     rows.assign(person=[number // 2 for number in range(600)]).to_csv(folder / "p.csv", index=False)
     body = planned() | {"file": "p.csv"}
-    asked = bodies.AskPlans(**body, epsilons=[1.0], unit_column="person", max_records=2)
-    assert studio.app.state.steps.plans(asked)[0]["units"] == 300
+    asked = Planned(**body, unit_column="person", max_records=2)
+    assert studio.app.state.steps.plans(asked, [1.0])[0]["units"] == 300
     assert ask(studio, "plan", **body, unit_column="person", max_records="2").status_code == 200
     assert ask(studio, "plan", **body, unit_column="nobody").status_code == 422
 
@@ -387,7 +387,7 @@ def test_jobs_and_plans_of_neighbours_are_alike(studio, folder, make):
         asked = {"file": "drawn.csv", "schema_file": "drawn.json", **pair.units}
         if not told:
             ask(studio, "account", **asked, total_epsilon="5")
-        plans = studio.app.state.steps.plans(bodies.AskPlans(**asked, epsilons=[1.0]))
+        plans = studio.app.state.steps.plans(Planned(**asked), [1.0])
         job = done(studio, "release", **release_body() | asked)
         (folder / "loans.veil").unlink()
         told.append(re.sub(r"[0-9a-f-]{12,64}", "digest", json.dumps([plans, job], default=str)))

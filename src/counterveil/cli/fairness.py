@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from counterveil.cli import options
-from counterveil.cli.options import CHANGES, OUTPUT, TRUST, open_veil, option, read_rules
+from counterveil.cli.options import OUTPUT, option
 from counterveil.terminal import cell, out, print_json, say, warn, wrote
 
 if TYPE_CHECKING:
@@ -15,30 +15,18 @@ if TYPE_CHECKING:
 
 
 def fairness(
-    veil: Path = option(..., "A veil file."),
+    *,
+    veil: options.OfVeil,
     groups: str = option(..., "The columns that tell groups: sex,race."),
     target: str = option(..., "The class that people want."),
-    model: Path | None = option(
-        None, "The model; without one the veil's private model.", panel=options.MODEL
-    ),
+    model: options.OfModel,
     data: Path | None = option(
         None, "A table of people, instead of people drawn from the veil: EXACT AND PRIVATE."
     ),
-    immutable: list[str] | None = option(
-        None, "A feature that must stay in answers; repeat for more.", panel=CHANGES
-    ),
-    rules: Path | None = option(None, "A JSON file of rules, as for explain.", panel=CHANGES),
-    max_changes: int | None = option(
-        None, "Change at most so many features.", min=1, panel=CHANGES
-    ),
-    trust_pickle: bool = options.TRUST_PICKLE,
-    model_input: str = options.MODEL_INPUT,
-    model_outputs: str = options.MODEL_OUTPUTS,
-    model_classes: str | None = options.MODEL_CLASSES,
+    changes: options.OfChanges,
     out_file: Path | None = option(
         None, "Write a page .html, everything .json, or the table .csv.", "--out", panel=OUTPUT
     ),
-    trust: list[Path] | None = TRUST,
     as_json: bool = options.JSON,
 ) -> None:
     """Compare groups: who is refused, who gets an answer, and what it asks of them.
@@ -48,16 +36,12 @@ def fairness(
     known". With --data the numbers are those of the people in a table: exact, private, and for the
     eyes of whoever may see that table.
     """
-    from counterveil.search import Explainer
     from counterveil.tables import read_table
 
-    options.check_outputs({"--out": out_file}, veil, model, data, rules, *(trust or ()))
+    options.check_outputs({"--out": out_file}, *veil.files, model.model, data, changes.rules)
     options.check_ending(out_file, ".html", ".json", ".csv")
-    opened = open_veil(veil, trust)
-    target_model = None
-    if model is not None:
-        about_model = (opened.schema, model_input, model_outputs, model_classes)
-        target_model = options.model_file(model, *about_model, trust_pickle=trust_pickle)
+    opened = veil.open()
+    explainer = model.explainer(opened)
     people = None
     if data is not None:
         warn(
@@ -65,13 +49,8 @@ def fairness(
             "no ε covers. Keep them to those who may see the table, or leave --data out"
         )
         people = read_table(data, opened.schema)
-    found = Explainer(opened, target_model).fairness(
-        [name.strip() for name in groups.split(",")],
-        target,
-        people=people,
-        immutable=immutable or (),
-        rules=read_rules(rules, max_changes),
-    )
+    columns = [name.strip() for name in groups.split(",")]
+    found = explainer.fairness(columns, target, people=people, **changes.said)
     if out_file is not None:
         found.save(out_file)
     if as_json:

@@ -3,24 +3,22 @@
 import sys
 from pathlib import Path
 
-from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, manual, option
-from counterveil.terminal import cell, out, print_facts, print_json, say, wrote
+from counterveil.cli.options import JSON, command, option
+from counterveil.terminal import print_facts, print_json, print_table, say, wrote
 
 keys_app = Typer(
     no_args_is_help=True, help="Keys that veils are signed with, and API keys of a service."
 )
 
 
-@keys_app.command(
+@command(
+    keys_app,
     "new",
-    epilog=manual(
-        "nothing. Writes the files of the key.",
-        "keys new --name 'Privacy office' --out office.key",
-        "keys new --name 'Branch 7' --api keys.db",
-    ),
+    "nothing. Writes the files of the key.",
+    "keys new --name 'Privacy office' --out office.key",
+    "keys new --name 'Branch 7' --api keys.db",
 )
 def keys_new(
     name: str = option(..., "Who signs with it, as others will read it: 'Privacy office'."),
@@ -60,7 +58,7 @@ def keys_new(
         raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
 
 
-@keys_app.command("show", epilog=manual("the key.", "keys show office.pub"))
+@command(keys_app, "show", "the key.", "keys show office.pub")
 def keys_show(
     file: Path = Argument(..., help="A key: X.pub or X.key."), as_json: bool = JSON
 ) -> None:
@@ -72,7 +70,7 @@ def keys_show(
     show({"kind": kind, "name": key.name, "fingerprint": key.fingerprint})
 
 
-@keys_app.command("list", epilog=manual("the file of keys.", "keys list keys.db"))
+@command(keys_app, "list", "the file of keys.", "keys list keys.db")
 def keys_list(file: Path = Argument(..., help="A file of API keys."), as_json: bool = JSON) -> None:
     """Show who has API keys, and what each has used today (UTC)."""
     from dataclasses import asdict
@@ -83,16 +81,11 @@ def keys_list(file: Path = Argument(..., help="A file of API keys."), as_json: b
     if as_json:
         print_json([asdict(entry) for entry in entries])
         return
-    table = Table("name", "made", "revoked", "rows a minute", "answers a day", "used today")
-    for entry in entries:
-        numbers = (entry.rows_a_minute, entry.answers_a_day, entry.used_today)
-        table.add_row(cell(entry.name), entry.made, entry.revoked or "", *map(str, numbers))
-    out.print(table)
+    rows = ([*(asdict(entry) | {"revoked": entry.revoked or ""}).values()] for entry in entries)
+    print_table(("name", "made", "revoked", "rows a minute", "answers a day", "used today"), rows)
 
 
-@keys_app.command(
-    "revoke", epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'")
-)
+@command(keys_app, "revoke", "and writes the file of keys.", "keys revoke keys.db 'Branch 7'")
 def keys_revoke(
     file: Path = Argument(..., help="A file of API keys."),
     name: str = Argument(..., help="Whose key is to open nothing any more."),

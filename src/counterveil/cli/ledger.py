@@ -11,8 +11,8 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, manual, option
-from counterveil.terminal import cell, out, print_json
+from counterveil.cli.options import JSON, command, option
+from counterveil.terminal import cell, out, print_json, print_table
 
 if TYPE_CHECKING:
     from counterveil.privacy.ledger import Account, Entry
@@ -27,9 +27,7 @@ ledger_app = Typer(
 File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 
 
-@ledger_app.command(
-    "open", epilog=manual("no rows.", "ledger open ledger.db --dataset loans --epsilon 2")
-)
+@command(ledger_app, "open", "no rows.", "ledger open ledger.db --dataset loans --epsilon 2")
 def open_account(
     file: File,
     dataset: str = option(..., "The name of the rows; releases charge it."),
@@ -49,9 +47,8 @@ def open_account(
     out.print(cell(f"{dataset} may spend {Amount.of(total)} in all"))
 
 
-@ledger_app.command(
-    "show",
-    epilog=manual("the ledger alone.", "ledger show ledger.db", "ledger show ledger.db --json"),
+@command(
+    ledger_app, "show", "the ledger alone.", "ledger show ledger.db", "ledger show ledger.db --json"
 )
 def show(
     file: File, dataset: str | None = option(None, "This dataset only."), as_json: bool = JSON
@@ -71,10 +68,8 @@ def show(
         shown = [_account_as_json(account) for account in accounts]
         print_json({"accounts": shown, "entries": [asdict(entry) for entry in entries]})
         return
-    table = Table("dataset", "total", "spent", "remaining", title="accounts", title_justify="left")
-    for each in accounts:
-        table.add_row(*map(cell, (each.dataset, each.total, each.spent, each.remaining)))
-    out.print(table)
+    rows = [(each.dataset, each.total, each.spent, each.remaining) for each in accounts]
+    print_table(("dataset", "total", "spent", "remaining"), rows, "accounts")
     for account in accounts:
         title = f"charges to {account.dataset}"
         if account.subject:

@@ -1,14 +1,17 @@
-"""Options that several commands share."""
+"""Options that several commands share, one by one or in groups."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from typer import Option
+from typer import CallbackParam, Option, Typer
 
 from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
@@ -16,13 +19,15 @@ from counterveil.files import check_output, is_same_file
 from counterveil.hints import either
 
 if TYPE_CHECKING:
+    from counterveil.curator import Curator
     from counterveil.models import ModelFile
     from counterveil.schema import Schema
+    from counterveil.search import Explainer
     from counterveil.veil import Veil
 
 MODEL, CHANGES = "The model", "What may change"  # titles of groups of options
 PARTS, OUTPUT = "Large tables", "What is written"
-USUAL_CODES = "0 done; 2 something given is wrong, one line says what; 3 a fault of counterveil."
+OTHER_CODES = "2 something given is wrong, one line says what; 3 a fault of counterveil."
 
 
 def option(
@@ -42,54 +47,220 @@ def option(
     return Option(default, *names, help=what, rich_help_panel=panel, **limits)
 
 
-def manual(reads: str, *examples: str, codes: str = USUAL_CODES) -> str:
+def manual(reads: str, *examples: str, codes: str = "0 done") -> str:
     """The end of a command's help: what it reads and writes, examples of its use, exit codes."""
     lines = [f"[b]Reads[/b] {reads}", "[b]Examples[/b]"]
     lines += [escape(f"$ counterveil {example}") for example in examples]
-    return "\n\n".join([*lines, f"[b]Exit codes[/b] {codes}"])
+    return "\n\n".join([*lines, f"[b]Exit codes[/b] {codes}; {OTHER_CODES}"])
 
 
-def seed_option(what_for: str, panel: str | None = None) -> Any:
+def seed_option(what_for: str) -> Any:
     """A seed that every generator of random numbers accepts, with its help text."""
-    return option(0, what_for, panel=panel, min=0, max=2**31 - 1)
+    return option(0, what_for, min=0, max=2**31 - 1)
+
+
+def choice(default: str | None, what: str, *values: str) -> Any:
+    """An option with one of these values; another one is refused."""
+
+    def check(told: CallbackParam, given: str | None) -> str | None:
+        if given not in (None, *values):
+            raise RequestError(f"{told.opts[0]} must be one of: {', '.join(values)}")
+        return given
+
+    return option(default, what, values=values, callback=check)
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that has the options of a group wherever one of its parameters is the group.
+
+    A group is a dataclass of options; its `panel` is the title that the help lists them under.
+    """
+    own = signature(command).parameters.values()
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in own if is_dataclass(each.annotation)
+    }
+    if not groups:
+        return command
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: group(**{each.name: given.pop(each.name) for each in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    found: list[Parameter] = []
+    for each in own:
+        of_group = signature(each.annotation).parameters.values() if each.name in groups else ()
+        for one in of_group:
+            one.default.rich_help_panel = getattr(each.annotation, "panel", None)
+        found += of_group or [each]
+    options = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in found]
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
+
+
+def command(app: Typer, name: str, reads: str, *examples: str, **how: str) -> Callable[..., Any]:
+    """Makes a function the command of this name, with its groups of options and its manual."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, epilog=manual(reads, *examples, **how))(with_groups(function))
+        return function
+
+    return add
 
 
 TRUST = option(
     None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
 )
 JSON = option(False, "Print JSON for machines.", "--json")
-TRUST_PICKLE = option(
-    False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle", panel=MODEL
-)
-MODEL_INPUT = option(
-    "auto",
-    "What the model was fitted on: rows, encoding, or auto.",
-    values=("auto", "rows", "encoding"),
-    panel=MODEL,
-)
-MODEL_OUTPUTS = option(
-    "auto",
-    "What a torch or ONNX model answers: logits, probabilities, auto.",
-    values=("auto", "logits", "probabilities"),
-    panel=MODEL,
-)
-MODEL_CLASSES = option(
-    None, "The classes of the model's columns in order: no,yes; of one column: yes.", panel=MODEL
-)
+LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
+DATASET = option(None, "Its name in the ledger; by default the schema's.")
+OTHER_ROWS = option(False, "These are other people than those of an account that looks the same.")
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 DEVICE = option(
     "cpu", "cpu, cuda, mps, or auto for the best there is.", values=("auto", "cpu", "cuda", "mps")
 )
-ON = option(
-    "here",
-    "here, or ray: on all processors, or on the machines of a Ray cluster.",
-    values=("here", "ray"),
-    panel=PARTS,
-)
-RAY_ADDRESS = option(
-    None, "With --on ray: a cluster that runs already, such as HOST:6379 or auto.", panel=PARTS
-)
-WORKERS = option(None, "With --on ray: how many; by default one a processor.", min=1, panel=PARTS)
+
+
+@dataclass(frozen=True)
+class OfVeil:
+    """A veil, and who must have signed it."""
+
+    veil: Path = option(..., "A veil file.")
+    trust: list[Path] | None = TRUST
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return self.veil, *(self.trust or ())
+
+    def open(self) -> "Veil":
+        """The veil; where keys are given, it must be signed by one of them."""
+        return open_veil(self.veil, self.trust)
+
+
+@dataclass(frozen=True)
+class OfModel:
+    """A model, and how it is read."""
+
+    panel = MODEL
+    model: Path | None = option(
+        None,
+        "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
+        "pickles: see --trust-pickle. Without one: the veil's private model.",
+    )
+    trust_pickle: bool = option(
+        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+    )
+    model_input: str = choice(
+        "auto", "What the model was fitted on: rows, encoding, or auto.", "auto", "rows", "encoding"
+    )
+    model_outputs: str = choice(
+        "auto",
+        "What a torch or ONNX model answers: logits, probabilities, auto.",
+        *("auto", "logits", "probabilities"),
+    )
+    model_classes: str | None = option(
+        None, "The classes of the model's columns in order: no,yes; of one column: yes."
+    )
+
+    def file(self, schema: "Schema") -> "ModelFile | None":
+        """The model that is named, which is not opened yet; None where there is none."""
+        from counterveil.models import ModelFile
+
+        if self.model is None:
+            return None
+        names = None if self.model_classes is None else self.model_classes.split(",")
+        how = {
+            "trust_pickle": self.trust_pickle,
+            "inputs": self.model_input,
+            "outputs": self.model_outputs,
+            "classes": names and [schema.label.class_called(name) for name in names],
+        }
+        return ModelFile(self.model, how)
+
+    def explainer(self, veil: "Veil", guidance: Any = "model", **how: Any) -> "Explainer":
+        """Explains this model, or else the private one of the veil."""
+        from counterveil.search import Explainer
+
+        model = None if guidance == "surrogate" else self.file(veil.schema)
+        return Explainer(veil, model, guidance=guidance, **how)
+
+
+@dataclass(frozen=True)
+class OfChanges:
+    """What may change."""
+
+    panel = CHANGES
+    immutable: list[str] | None = option(None, "A feature that must stay; repeat for more.")
+    rules: Path | None = option(
+        None,
+        "A JSON file: one object for all queries, or a list with one a query; with immutable, "
+        "may_change, direction, allowed, transitions, steps, relations, together, only_one, "
+        "max_changes, costs (docs/rules.md).",
+    )
+    max_changes: int | None = option(None, "Change at most so many features.", min=1)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The same as an Explainer takes it."""
+        rules = read_rules(self.rules, self.max_changes)
+        return {"rules": rules, "immutable": self.immutable or ()}
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """Whose private rows they are, and the account that pays for them."""
+
+    ledger: Path | None = LEDGER
+    dataset: str | None = DATASET
+    unit_column: str | None = option(None, "Who a record belongs to: protects people, not records.")
+    max_records: int | None = option(
+        None, "Of each person, at most so many records are used. [1]", min=1
+    )
+
+    def curator(self, schema: "Schema", **how: Any) -> "Curator":
+        """The curator of these rows."""
+        from counterveil.curator import Curator
+
+        return Curator(
+            schema,
+            ledger=self.ledger,
+            dataset=self.dataset,
+            unit_column=self.unit_column,
+            max_records=self.max_records,
+            **how,
+        )
+
+
+@dataclass(frozen=True)
+class OfParts:
+    """Where parts of large tables are worked on."""
+
+    panel = PARTS
+    on: str = choice(
+        "here",
+        "here, or ray: on all processors, or on the machines of a Ray cluster.",
+        *("here", "ray"),
+    )
+    ray_address: str | None = option(
+        None, "With --on ray: a cluster that runs already, such as HOST:6379 or auto."
+    )
+    workers: int | None = option(
+        None, "With --on ray: how many; by default one a processor.", min=1
+    )
+
+    @property
+    def engine(self) -> Engine | Cluster:
+        """What these mean together."""
+        if self.on == "ray":
+            return Cluster(self.ray_address, self.workers)
+        if self.ray_address is not None or self.workers is not None:
+            raise RequestError("--ray-address and --workers need --on ray")
+        return "here"
 
 
 def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None:
@@ -114,35 +285,6 @@ def check_ending(path: Path | None, *endings: str) -> None:
         raise RequestError(f"--out {path}: name the file {either(endings)}")
 
 
-def one_of(option: str, given: str, *known: str) -> Any:
-    """`given` if it is among `known`; otherwise an error that names the option."""
-    if given not in known:
-        raise RequestError(f"{option} must be one of: {', '.join(known)}")
-    return given
-
-
-def model_file(
-    path: Path,
-    schema: "Schema",
-    inputs: str,
-    outputs: str,
-    classes: str | None,
-    *,
-    trust_pickle: bool,
-) -> "ModelFile":
-    """The model that a command names, with its other options on models; it is not opened yet."""
-    from counterveil.models import ModelFile
-
-    names = None if classes is None else classes.split(",")
-    options = {
-        "trust_pickle": trust_pickle,
-        "inputs": one_of("--model-input", inputs, "auto", "rows", "encoding"),
-        "outputs": one_of("--model-outputs", outputs, "auto", "logits", "probabilities"),
-        "classes": names and [schema.label.class_called(name) for name in names],
-    }
-    return ModelFile(path, options)
-
-
 @contextmanager
 def needs_serve(command: str) -> Iterator[None]:
     """Around imports: say what to install where a package of the extra "serve" is missing."""
@@ -163,15 +305,6 @@ def place_of(path: Path) -> str | Path:
         return path
     start = "///" if address[1] == "file" else "//"
     return f"{address[1]}:{start}{address[2]}"
-
-
-def engine_of(on: str, address: str | None, workers: int | None) -> Engine | Cluster:
-    """What --on, --ray-address and --workers mean together."""
-    if one_of("--on", on, "here", "ray") == "here":
-        if address is not None or workers is not None:
-            raise RequestError("--ray-address and --workers need --on ray")
-        return "here"
-    return Cluster(address, workers)
 
 
 def open_veil(path: Path, trust: list[Path] | None) -> "Veil":

@@ -13,8 +13,9 @@ from rich.table import Table
 from typer import Argument, Typer
 
 from counterveil.cli import options
-from counterveil.cli.options import manual, option, seed_option
+from counterveil.cli.options import command, option, seed_option
 from counterveil.errors import DataError, RequestError
+from counterveil.files import check_new, check_output
 from counterveil.hints import named
 from counterveil.terminal import cell, complain, out, print_json, say, warn, wrote
 
@@ -25,11 +26,6 @@ DATA = option(
     ...,
     "The private table: .csv, .parquet, .arrow, a folder of Parquet files, or its address, s3://…",
 )
-LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
-DATASET = option(None, "Its name in the ledger; by default the schema's.")
-UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
-MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
-
 MECHANISMS = ("functional", "dpsgd", "paper")
 MOST_REASONS = 20  # lines about columns that a draft leaves out
 
@@ -41,18 +37,12 @@ schema_app = Typer(
 )
 
 
-@schema_app.callback()
-def _schema() -> None:
-    pass
-
-
-@schema_app.command(
+@command(
+    schema_app,
     "draft",
-    epilog=manual(
-        "the private rows. Writes the draft; what it says of the rows is private.",
-        "schema draft loans.csv --label granted --out loans.schema.json",
-        "schema draft loans.xlsx --label granted --exclude remarks > loans.schema.json",
-    ),
+    "the private rows. Writes the draft; what it says of the rows is private.",
+    "schema draft loans.csv --label granted --out loans.schema.json",
+    "schema draft loans.xlsx --label granted --exclude remarks > loans.schema.json",
 )
 def schema_draft(
     file: Path = Argument(..., help="The table: .csv, .parquet, .arrow or .xlsx."),
@@ -62,8 +52,8 @@ def schema_draft(
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "A file .json, instead of the terminal.", "--out"),
     overwrite: bool = options.OVERWRITE,
-    ledger: Path | None = LEDGER,
-    dataset: str | None = DATASET,
+    ledger: Path | None = options.LEDGER,
+    dataset: str | None = options.DATASET,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
@@ -75,7 +65,6 @@ def schema_draft(
     the rows. With --ledger, the look is written down there.
     """
     from counterveil.curator.infer_schema import draft_schema, read_for_draft
-    from counterveil.files import check_new, check_output
 
     check_output(out_file, file)
     options.check_ending(out_file, ".json")
@@ -101,26 +90,23 @@ def schema_draft(
     )
 
 
-@schema_app.command(
+@command(
+    schema_app,
     "bounds",
-    epilog=manual(
-        "the private rows. Writes the schema, and the charge in the ledger.",
-        "schema bounds loans.draft.json --data loans.csv --epsilon 0.1 --ledger ledger.db "
-        "--out loans.schema.json",
-    ),
+    "the private rows. Writes the schema, and the charge in the ledger.",
+    "schema bounds loans.draft.json --data loans.csv --epsilon 0.1 --ledger ledger.db "
+    "--out loans.schema.json",
 )
 def schema_bounds(
+    *,
     schema: Path = Argument(..., help="A drafted schema: a JSON file."),
     data: Path = DATA,
     epsilon: float = option(..., "The privacy budget; smaller is more private."),
     delta: float = option(0.0, "0 for pure ε."),
     out_file: Path = option(..., "The schema to write, X.json.", "--out"),
     overwrite: bool = options.OVERWRITE,
-    ledger: Path | None = LEDGER,
-    dataset: str | None = DATASET,
+    rows: options.OfRows,
     other_rows: bool = option(False, "As for release."),
-    unit_column: str | None = UNIT_COLUMN,
-    max_records: int | None = MAX_RECORDS,
 ) -> None:
     """Measure bounds of numbers with noise, in place of those that a draft read off the rows.
 
@@ -129,18 +115,15 @@ def schema_bounds(
     states this ε and its own, added up. Numbers beyond the bounds count as the nearest bound.
     Categories and classes stay marked: replace them by what a form or a code book lists.
     """
-    from counterveil.curator import Curator
-    from counterveil.files import check_output
     from counterveil.schema import Schema
 
-    check_output(out_file, data, ledger)
+    check_output(out_file, data, rows.ledger)
     options.check_ending(out_file, ".json")
-    units: Any = {"unit_column": unit_column, "max_records": max_records}
-    curator = Curator(Schema.load(schema), ledger=ledger, dataset=dataset, **units)
-    if ledger is None:
+    curator = rows.curator(Schema.load(schema))
+    if rows.ledger is None:
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
     asked: Any = {"save_to": out_file, "overwrite": overwrite, "other_rows": other_rows}
-    with telling_what_was_charged(ledger, curator.dataset):
+    with telling_what_was_charged(rows.ledger, curator.dataset):
         made = curator.bounds(options.place_of(data), epsilon, delta, **asked)
     wrote(out_file)
     for feature in made.features:
@@ -167,12 +150,10 @@ def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
 
 
 def check(
+    *,
     data: Path = DATA,
     schema: Path = option(..., "Its public schema: a JSON file."),
-    ledger: Path | None = LEDGER,
-    dataset: str | None = DATASET,
-    unit_column: str | None = UNIT_COLUMN,
-    max_records: int | None = MAX_RECORDS,
+    rows: options.OfRows,
 ) -> None:
     """Look whether all rows fit the schema. WHAT IT FINDS IS PRIVATE.
 
@@ -181,24 +162,18 @@ def check(
     such rows and stops at the first. Its answer is exact, and no ε covers it: it is for the eyes of
     whoever may see the rows. With --ledger, the look is written down there.
     """
-    from counterveil.curator import Curator
     from counterveil.schema import Schema
 
     warn(
         "WHAT THIS COMMAND FINDS IS PRIVATE: an exact answer about the rows, which no ε covers. "
         "Keep it, and whether it passed, to those who may see the rows"
     )
-    units = Curator(
-        Schema.load(schema),
-        ledger=ledger,
-        dataset=dataset,
-        unit_column=unit_column,
-        max_records=max_records,
-    ).check(data)
-    say(f"all rows fit the schema: {units:,} {'people' if unit_column else 'rows'}")
+    units = rows.curator(Schema.load(schema)).check(data)
+    say(f"all rows fit the schema: {units:,} {'people' if rows.unit_column else 'rows'}")
 
 
 def release(
+    *,
     data: Path = DATA,
     schema: Path = option(..., "Its public schema: a JSON file."),
     epsilon: float = option(..., "The privacy budget; smaller is more private."),
@@ -210,13 +185,8 @@ def release(
         "functional: proved ε. dpsgd and paper: guarantee nothing.",
         values=MECHANISMS,
     ),
-    ledger: Path | None = LEDGER,
-    dataset: str | None = DATASET,
-    other_rows: bool = option(
-        False, "These are other people than those of an account that looks the same."
-    ),
-    unit_column: str | None = UNIT_COLUMN,
-    max_records: int | None = MAX_RECORDS,
+    rows: options.OfRows,
+    other_rows: bool = options.OTHER_ROWS,
     sign: Path | None = option(None, "Sign it with this key; see counterveil keys new."),
     order: int | None = option(
         None,
@@ -233,9 +203,7 @@ def release(
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
     device: str = options.DEVICE,
-    on: str = options.ON,
-    ray_address: str | None = options.RAY_ADDRESS,
-    workers: int | None = options.WORKERS,
+    parts: options.OfParts,
     as_json: bool = options.JSON,
 ) -> None:
     """Turn private rows into a veil. Reads the private rows.
@@ -247,23 +215,13 @@ def release(
     With --on ray the rows of Parquet files are counted in parts by several workers; the exact sums
     are added up, and get their noise, in one place. All machines of the cluster see private rows.
     """
-    from counterveil.curator import Curator
-    from counterveil.files import check_new, check_output
     from counterveil.schema import Schema
     from counterveil.signature import SigningKey, signer_dict, signer_line
 
-    check_output(out_file, data, schema, ledger, sign)
+    check_output(out_file, data, schema, rows.ledger, sign)
     public = Schema.load(schema)
     key = None if sign is None else SigningKey.load(sign)
-    curator = Curator(
-        public,
-        ledger=ledger,
-        dataset=dataset,
-        unit_column=unit_column,
-        max_records=max_records,
-        device=device,
-        engine=options.engine_of(on, ray_address, workers),
-    )
+    curator = rows.curator(public, device=device, engine=parts.engine)
     if public.drafted:
         warn(
             "the schema is a draft that looked at the data: the veil will guarantee nothing. Read "
@@ -272,30 +230,30 @@ def release(
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
     named_groups = [name.strip() for name in groups.split(",")] if groups else []
+    planned: dict[str, Any] = {"order": order, "groups": named_groups}
+    place = options.place_of(data)
     if dry_run:
         if mechanism not in MECHANISMS:
             known = ", ".join(MECHANISMS)
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
-        asked = (options.place_of(data), epsilon, delta) if mechanism == "functional" else None
-        _show_plan(curator, asked, as_json=as_json, order=order, groups=named_groups)
+        asked = (place, epsilon, delta) if mechanism == "functional" else None
+        _show_plan(curator, asked, as_json=as_json, **planned)
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
     check_new(out_file, overwrite=overwrite)
     if mechanism == "functional":
-        planned: Any = {"order": order, "groups": named_groups}
-        for words in curator.plan(options.place_of(data), epsilon, delta, **planned).warnings:
+        for words in curator.plan(place, epsilon, delta, **planned).warnings:
             warn(words)
-    if ledger is None and mechanism != "paper":
+    if rows.ledger is None and mechanism != "paper":
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
-    with telling_what_was_charged(ledger, curator.dataset):
+    with telling_what_was_charged(rows.ledger, curator.dataset):
         veil = curator.release(
-            options.place_of(data),
+            place,
             epsilon,
             delta,
             mechanism=mechanism,
-            order=order,
-            groups=named_groups,
+            **planned,
             seed=seed,
             epochs=epochs,
             save_to=out_file,

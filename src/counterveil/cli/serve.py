@@ -4,17 +4,15 @@ import secrets
 from pathlib import Path
 
 from counterveil.cli import options
-from counterveil.cli.options import TRUST, open_veil, option
+from counterveil.cli.options import option
 from counterveil.errors import RequestError
 from counterveil.terminal import say
 
 
 def serve(
-    veil: Path = option(..., "A veil file."),
-    trust: list[Path] | None = TRUST,
-    model: Path | None = option(
-        None, "The model, as of `explain`. Without one: the veil's private model."
-    ),
+    *,
+    veil: options.OfVeil,
+    model: options.OfModel,
     guidance: str = option("model", "model, or surrogate: never asks the model that decides."),
     keys: Path | None = option(
         None, "Who may ask: a file made by `counterveil keys new --api`. Needed beyond localhost."
@@ -29,10 +27,6 @@ def serve(
     seconds: float = option(30.0, "After which a search is given up.", min=0.1),
     log: bool = option(False, "A line for each request: never with values.", "--log"),
     device: str = options.DEVICE,
-    trust_pickle: bool = options.TRUST_PICKLE,
-    model_input: str = options.MODEL_INPUT,
-    model_outputs: str = options.MODEL_OUTPUTS,
-    model_classes: str | None = options.MODEL_CLASSES,
 ) -> None:
     """Answer over HTTP and on a page: what would have to be different?
 
@@ -44,7 +38,6 @@ def serve(
         from counterveil.service.access import AccessKeys
         from counterveil.service.app import Settings
         from counterveil.service.guard import is_local, own_hosts
-    from counterveil.search import Explainer
 
     if keys is None and not is_local(host):
         raise RequestError(
@@ -52,12 +45,7 @@ def serve(
             "(counterveil keys new --api FILE) and give it as --keys"
         )
     access = None if keys is None else AccessKeys(keys)
-    opened = open_veil(veil, trust)
-    target = None
-    if guidance != "surrogate" and model is not None:
-        about_model = (opened.schema, model_input, model_outputs, model_classes)
-        target = options.model_file(model, *about_model, trust_pickle=trust_pickle)
-    explainer = Explainer(opened, target, guidance=guidance, device=device)  # type: ignore[arg-type]
+    explainer = model.explainer(veil.open(), guidance, device=device)
     listening = run.bound_socket(host, port)
     explainer.warm_up()
     settings = Settings(

@@ -2,34 +2,26 @@
 
 from pathlib import Path
 
-from rich.table import Table
-
 from counterveil.cli import options
-from counterveil.cli.options import TRUST, open_veil, option, read_rules
+from counterveil.cli.options import option, read_rules
 from counterveil.errors import RequestError
-from counterveil.terminal import cell, out, print_json, say, warn, wrote
+from counterveil.terminal import print_json, print_table, say, warn, wrote
 
 
 def summary(
-    veil: Path = option(..., "A veil file."),
-    trust: list[Path] | None = TRUST,
+    *,
+    veil: options.OfVeil,
     queries: Path | None = option(
         None,
         "A table of people, about whom the figures are then exact; by default people drawn from "
         "the veil.",
     ),
-    model: Path | None = option(
-        None, "The model. Without one: the veil's private model.", panel=options.MODEL
-    ),
+    model: options.OfModel,
     target: str | None = option(None, "The class to get; by default the last of the label."),
     groups: str | None = option(None, "Features to tell value by value as well: sex,race."),
     rules: Path | None = option(None, "A JSON file: what everybody may change (docs/rules.md)."),
     most: int = option(5, "How many actions, for everybody and for each group.", min=1, max=50),
     draw: int = option(1000, "How many people are drawn from the veil.", min=1, max=100_000),
-    trust_pickle: bool = options.TRUST_PICKLE,
-    model_input: str = options.MODEL_INPUT,
-    model_outputs: str = options.MODEL_OUTPUTS,
-    model_classes: str | None = options.MODEL_CLASSES,
     out_file: Path | None = option(None, "Write a page, X.html, or X.json.", "--out"),
     as_json: bool = options.JSON,
 ) -> None:
@@ -41,25 +33,23 @@ def summary(
     import json
 
     from counterveil.files import write_whole
-    from counterveil.search import Explainer
     from counterveil.search.action_summary import MEANINGS
     from counterveil.tables import read_table
 
-    options.check_outputs({"--out": out_file}, veil, queries, model, rules, *(trust or ()))
+    options.check_outputs({"--out": out_file}, *veil.files, queries, model.model, rules)
     options.check_ending(out_file, ".html", ".json")
-    opened = open_veil(veil, trust)
+    opened = veil.open()
     asked = read_rules(rules)
     if isinstance(asked, list):
         raise RequestError(f"--rules {rules}: give one object, for everybody")
-    about_model = (opened.schema, model_input, model_outputs, model_classes)
-    given = model and options.model_file(model, *about_model, trust_pickle=trust_pickle)
+    explainer = model.explainer(opened)
     people = None if queries is None else read_table(queries, opened.schema)
     if queries is not None:
         warn(
             f"what this tells of the rows of {queries} is exact, and no ε covers it: keep it to "
             "those who may see them"
         )
-    found = Explainer(opened, given).summary_of_actions(
+    found = explainer.summary_of_actions(
         people,
         target,
         most=most,
@@ -76,11 +66,7 @@ def summary(
         return
     say(found.headline)
     for title, actions in found.groups():
-        table = Table("action", "helps", "effort", "so far", "have it", title_justify="left")
-        table.title = cell(title, "bold")
-        for cells in actions:
-            table.add_row(*map(cell, cells))
-        out.print(table)
+        print_table(("action", "helps", "effort", "so far", "have it"), actions, title)
     say(MEANINGS, "dim")
     if out_file is not None:
         wrote(out_file)

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 
 def verify(
+    *,
     file: Path = Argument(..., help="A certificate, or a file with one a line."),
     veil: Path = option(..., "The veil that the answer was made with."),
-    model: Path | None = option(
-        None, "The model's file; not for answers about the private model.", panel=options.MODEL
-    ),
+    model: options.OfModel,
     query: Path | None = option(
         None, "A table with the row that was asked about: .csv, .parquet, .arrow or .xlsx."
     ),
@@ -34,10 +33,6 @@ def verify(
     trust: list[Path] | None = option(
         None, "A public key (.pub) that must have signed the certificate; repeat for more."
     ),
-    trust_pickle: bool = options.TRUST_PICKLE,
-    model_input: str = options.MODEL_INPUT,
-    model_outputs: str = options.MODEL_OUTPUTS,
-    model_classes: str | None = options.MODEL_CLASSES,
     as_json: bool = options.JSON,
 ) -> None:
     """Check the certificates of answers: signature, veil, model, rules, and the answer itself.
@@ -57,10 +52,7 @@ def verify(
     if isinstance(asked_for, list):
         raise RequestError(f"--rules {rules}: give the rules of one query, an object")
     rows = asked_rows(query, where, opened.schema) if query or where else None
-    about_model = (opened.schema, model_input, model_outputs, model_classes)
-    given = None
-    if model is not None:
-        given = options.model_file(model, *about_model, trust_pickle=trust_pickle)
+    given = model.file(opened.schema)
     made: dict[str, Explainer] = {}
     verdicts = []
     for each in certificates:

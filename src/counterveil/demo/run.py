@@ -23,7 +23,6 @@ import torch
 from counterveil.curator import Curator
 from counterveil.demo.adult import adult_schema, adult_split, encoded, train_target
 from counterveil.encoding import Encoding
-from counterveil.errors import DataError
 from counterveil.files import write_whole
 from counterveil.models import save_exported
 from counterveil.privacy import Level
@@ -32,17 +31,6 @@ from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
 from counterveil.terminal import cell, notes, out, progress_bar, say
 from counterveil.veil import Veil
-
-
-class Size(NamedTuple):
-    """How much the demo does: rows to explain, and epochs of a veil of mechanism paper."""
-
-    queries: int
-    epochs: int
-
-
-USUAL = Size(queries=500, epochs=40)  # with 30 epochs paper flips fewer, with 60 a few more
-QUICK = Size(queries=100, epochs=5)  # every step, and rougher veils of mechanism paper
 
 
 class Release(NamedTuple):
@@ -183,19 +171,9 @@ def reconstruction_error(veil: Veil, frame: pd.DataFrame) -> float:
 
 
 def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
-    """The share of rows that the schema accepts, each asked by itself."""
-    encoding = Encoding(schema)
-
-    def accepts(row: pd.DataFrame) -> bool:
-        try:
-            encoding.encode(row)
-        except DataError:
-            return False
-        return True
-
-    if not len(rows) or accepts(rows):
-        return 1.0
-    return sum(accepts(rows.iloc[[number]]) for number in range(len(rows))) / len(rows)
+    """The share of rows that the schema accepts."""
+    bad = Encoding(schema).bad_rows(rows)
+    return (len(rows) - len(bad)) / len(rows) if len(rows) else 1.0
 
 
 def three_to_show(result: Explanations) -> Explanations:

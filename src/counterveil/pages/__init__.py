@@ -4,7 +4,7 @@ A page is one file, with no script and nothing loaded from elsewhere. The words 
 in the templates beside this file; whoever shows something fills them. Everything is escaped.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -12,13 +12,21 @@ import jinja2
 MOST_ROWS = 40  # of a table in a notebook
 LETTERS = Path(__file__).parent / "letters"  # templates for persons, to copy and to edit
 
+OWN = jinja2.PackageLoader("counterveil", "pages")
 TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("counterveil", "pages"),
+    loader=OWN,
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
+
+
+def renderer(*folders: Path) -> Callable[..., str]:
+    """What gives the HTML of a template of these folders, or of this one."""
+    loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(folders), OWN])
+    templates = TEMPLATES.overlay(loader=loader, undefined=jinja2.Undefined)
+    return lambda template, **content: templates.get_template(template).render(**content)
 
 
 def notebook_table(

@@ -30,6 +30,7 @@ from counterveil.service.questions import (
     Question,
     Row,
     asked_in,
+    bearer_of,
     parsed,
     takes,
 )
@@ -96,21 +97,22 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
 class Service:
     """What the routes share."""
 
+    batcher: Batcher  # as long as the application lives
+
     def __init__(self, explainer: Explainer, settings: Settings) -> None:
         self.explainer, self.settings = explainer, settings
         self.metrics, self.rate_limiter = Metrics(), RateLimiter()
-        self.batcher: Batcher | None = None
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
         self._dice = np.random.default_rng()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """The queue lives as long as the application."""
+        """The queue, and word to systemd."""
         asked = self.settings
         looked = self.metrics.rows_at_once.observe
         self.batcher = Batcher(self.explainer, asked.at_once, seconds=asked.seconds, looked=looked)
-        watched = asyncio.create_task(keep_telling(lambda: self._fails))
+        watched = asyncio.create_task(keep_telling(lambda: self.batcher.fails))
         yield
         await self.batcher.close()
         watched.cancel()
@@ -165,9 +167,7 @@ class Service:
         keys = self.settings.keys
         if keys is None:
             return Caller("local", client=str(request.client))
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
-        named = key.strip() if kind.lower() == "bearer" else ""
-        found = await asyncio.to_thread(keys.find, named)
+        found = await asyncio.to_thread(keys.find, bearer_of(request))
         if found is None:
             detail = "Send Authorization: Bearer and the key that you were given."
             raise Problem(401, "no valid key", detail)
@@ -219,7 +219,7 @@ class Service:
         rows = self._bounded(asked.rows)
         cost, answers = len(rows) * asked.cost, len(rows) * asked.k
         async with while_connected(request), self._rationed(caller, cost, answers):
-            found = await self._batcher.explain(caller.client, rows, asked)
+            found = await self.batcher.explain(caller.client, rows, asked)
         self.metrics.rows.inc(len(found))
         return found
 
@@ -235,7 +235,7 @@ class Service:
         """The decision about each row that is asked about, within the limits of the caller."""
         rows = self._bounded(asked.rows)
         async with while_connected(request), self._rationed(caller, len(rows), len(rows)):
-            return await self._batcher.decide(caller.client, rows)
+            return await self.batcher.decide(caller.client, rows)
 
     def _bounded(self, rows: list[Row]) -> list[Row]:
         """The rows of a JSON body, if they are not too many."""
@@ -281,7 +281,7 @@ class Service:
             found = None
             while found is None:
                 try:
-                    found = await self._batcher.explain(caller.client, rows, asked)
+                    found = await self.batcher.explain(caller.client, rows, asked)
                 except QueueFull as problem:  # others have their turn first
                     await asyncio.sleep(problem.retry_after)
         self.metrics.rows.inc(len(found))
@@ -324,24 +324,13 @@ class Service:
 
     async def shown_metrics(self, request: Request, caller: Caller) -> Response:
         """The counts of this process."""
-        if self.batcher is not None:
-            self.metrics.waiting.set(self.batcher.rows_waiting)
+        self.metrics.waiting.set(self.batcher.rows_waiting)
         return Response(self.metrics.shown(), media_type="text/plain; version=0.0.4")
 
     async def health(self) -> Response:
         """200 while questions are answered, else 503."""
-        fails = self._fails
+        fails = self.batcher.fails
         return as_json({"status": "failing" if fails else "ok"}, 503 if fails else 200)
-
-    @property
-    def _fails(self) -> bool:
-        return self.batcher is None or self.batcher.fails
-
-    @property
-    def _batcher(self) -> Batcher:
-        if self.batcher is None:
-            raise Problem(503, "the service is starting", "Try again.", retry_after=1)
-        return self.batcher
 
     @property
     def _rationing_keys(self) -> AccessKeys | None:

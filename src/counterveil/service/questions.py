@@ -120,6 +120,12 @@ async def read_in(request: Request, read: Callable[[bytes], Read]) -> Read:
     return await asyncio.get_running_loop().run_in_executor(_one_at_a_time, read, body)
 
 
+def bearer_of(request: Request) -> str:
+    """The key or token that a request is sent with; "" where there is none."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else ""
+
+
 def form_of(body: bytes) -> dict[str, str]:
     """The fields of a form of the page, by name."""
     try:

@@ -19,11 +19,12 @@ from starlette.responses import Response
 from counterveil.service.guard import HEADERS, Guard
 from counterveil.service.page.routes import FILES
 from counterveil.service.page.words import language_of
-from counterveil.service.questions import form_of, read_in
+from counterveil.service.questions import bearer_of, form_of, read_in
 from counterveil.service.responses import Problem, as_problem, page_route
 from counterveil.studio.jobs import Jobs, log, problem_of
+from counterveil.studio.state import PAGE
 from counterveil.studio.steps import Steps
-from counterveil.studio.walk import CAN_BE_STOPPED, PAGE, Walk
+from counterveil.studio.walk import CAN_BE_STOPPED, Walk
 
 SHARED = [path for path in FILES if path.name != "page.js"]  # with the page of the service
 HOSTS = ("127.0.0.1", "localhost")
@@ -88,7 +89,9 @@ class Studio:
 
         async def answer(request: Request) -> Response:
             try:
-                self._admit(request)
+                if not hmac.compare_digest(bearer_of(request).encode(), self._token):
+                    detail = "Open the address that counterveil studio has printed."
+                    raise Problem(401, "the token is missing or wrong", detail)
                 sent = await read_in(request, form_of)
                 walk = Walk(self.steps, self.jobs, language_of(request), sent)
                 return await asyncio.to_thread(getattr(walk, part))
@@ -96,11 +99,3 @@ class Studio:
                 return problem_of(error).response()
 
         return answer
-
-    def _admit(self, request: Request) -> None:
-        """Refuse requests without the token: those of other pages, for instance."""
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(token.strip().encode(), self._token)
-        if kind.lower() != "bearer" or not right:
-            detail = "Open the address that counterveil studio has printed."
-            raise Problem(401, "the token is missing or wrong", detail)

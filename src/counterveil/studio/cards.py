@@ -11,11 +11,14 @@ from typing import Any
 
 from counterveil.service.page.values import number_in
 
-KINDS = ("numeric", "categorical", "binary")
 MANY_BITS = 12  # columns of 0 and 1 from which on they are one card
 MOST_LISTED = 50  # whole numbers that become a list of values by themselves
 LIMITS = {"numeric": ("lower", "upper"), "binary": ("no", "yes"), "pixels": ()}
 WAYS = {"increase": "direction", "decrease": "direction", "up": "good", "down": "good"}
+ENTERED = {  # parts of a column that the fields of its card hold
+    *("link", "label", "value_names", "step", "allowed", "direction", "good", "immutable"),
+    *("integer", "missing", "ordered"),
+}
 BITS = re.compile(r"\s*0\W+1\s*")
 Content = dict[str, Any]  # of a schema or of a part of it, as in the JSON file
 
@@ -128,40 +131,32 @@ class Card:
     @property
     def content(self) -> Content:
         """The column as the file of the schema has it."""
-        found = {name: value for name, value in self.base.items() if name != "link"}
         if not self.is_drawn or self.kind == "pixels":
-            return found
-        for name in ("label", "value_names", "step", "allowed", "direction", "good", "immutable"):
-            found.pop(name, None)
-        found |= {"label": self.value("label")} if self.value("label").strip() else {}
+            return {name: value for name, value in self.base.items() if name != "link"}
+        found = {name: value for name, value in self.base.items() if name not in ENTERED}
         named = [line.rpartition("=") for line in _lines(self.value("value_names"))]
-        found |= {"value_names": {k.strip(): v.strip() for k, _, v in named}} if named else {}
+        told: Content = {
+            "label": self.value("label") if self.value("label").strip() else None,
+            "value_names": {key.strip(): name.strip() for key, _, name in named},
+            "immutable": self.way == "immutable" or None,
+            WAYS.get(self.way, ""): self.way if self.way in WAYS else None,
+            **{name: self.is_ticked(name) or None for name in ("integer", "missing", "ordered")},
+        }
         if self.kind == "numeric":
             for field in self.limits:
                 found[field] = _number(self.value(field) or self.grey(field))
-            step = self.value("step")
-            found |= {"step": number_in(step)} if step.strip() else {}
+            told["step"] = _number(self.value("step"))
             ends = self.value("allowed-from"), self.value("allowed-to")
             if any(map(str.strip, ends)):
-                found["allowed"] = [
+                told["allowed"] = [
                     _number(text) if text.strip() else found[field]
                     for text, field in zip(ends, self.limits, strict=True)
                 ]
         else:
             found["values" if self.kind == "binary" else self.limits[0]] = self.values
             allowed = _lines(self.value("allowed")) if self.kind == "categorical" else []
-            found |= (
-                {"allowed": [_one_of(self.values, each) for each in allowed]} if allowed else {}
-            )
-        for name in ("integer", "missing", "ordered"):
-            found.pop(name, None)
-            found |= {name: True} if self.is_ticked(name) else {}
-        way = self.way
-        if way == "immutable":
-            found["immutable"] = True
-        elif way in WAYS:
-            found[WAYS[way]] = way
-        return found
+            told["allowed"] = [_one_of(self.values, each) for each in allowed]
+        return found | {name: said for name, said in told.items() if said not in (None, {}, [])}
 
     def link(self, others: Mapping[str, "Card"]) -> Content | None:
         """How it follows from another column; None where it does not."""

@@ -5,13 +5,15 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
 
 from counterveil.curator import Curator
 from counterveil.curator.infer_schema import draft_schema, read_for_draft
@@ -19,32 +21,50 @@ from counterveil.curator.plan import AtDelta, Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, find_account
-from counterveil.schema import Label, Schema
+from counterveil.schema import Category, Label, Schema
 from counterveil.search import Explainer
 from counterveil.search.results.letters import LINES as LANGUAGES
 from counterveil.service.answers import records
 from counterveil.service.responses import Problem
 from counterveil.signature import signer_line
-from counterveil.studio import bodies
 from counterveil.studio.folder import MODELS, REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job, Process, run_command, shown
 from counterveil.veil import Veil
 
-SAMPLES = 400  # of which people to explain are chosen
+SAMPLES, SHOWN = 400, 3  # invented people, and those of them that are explained
 SCHEMA = (".json",)
 LAB = ("-m", "counterveil_lab.cli")  # the product does not import the lab; it only starts it
 LARGEST_REPORT = 4 << 20  # bytes
-STEPS = (
-    "ranges",
-    "singles",
-    "moments",
-    "pairs",
-    "spikes",
-    "of_groups",
-)  # of a plan for mixed tables
+STEPS = ("ranges", "singles", "moments", "pairs", "spikes", "of_groups")  # of a plan, mixed tables
 GOOD, FAIR = 0.02, 0.1  # noise on a count, as a share of the rows of an average class
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 _NAME = r"'(?:[^'\\]|\\.)*': "
 _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
+
+
+class Planned(BaseModel):
+    """Rows and their schema, and what a plan depends on besides ε.
+
+    Without a `unit_column` the privacy is for records. `groups`: columns whose groups are counted
+    as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    file: Name
+    schema_file: Name
+    unit_column: str | None = None
+    max_records: Annotated[int, Field(ge=1)] | None = None
+    delta: float = 0.0
+    groups: list[Name] = []
+
+
+class Release(Planned):
+    """A release. `id` is chosen by the page, once for every release that is meant."""
+
+    id: Annotated[str, Field(pattern="^[0-9a-f-]{16,64}$")]
+    epsilon: float
+    veil: Name
+    other_rows: bool = False
 
 
 @dataclass
@@ -67,13 +87,13 @@ class Steps:
         """The columns of a table."""
         return columns_of(self.folder.file(name, TABLES))
 
-    def draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
+    def draft(self, file: str, label: str, exclude: Sequence[str]) -> dict[str, Any]:
         """A schema that looked at the rows, which columns cannot be in one, and hints by column."""
-        path = self.folder.file(asked.file, TABLES)
+        path = self.folder.file(file, TABLES)
         name = path.name.partition(".")[0]
         if self.account(name)["account"] is not None:
             Ledger(self.ledger).write_down(name, f"exact draft of a schema of {name}")
-        draft = draft_schema(read_for_draft(path), asked.label, exclude=asked.exclude, name=name)
+        draft = draft_schema(read_for_draft(path), label, exclude=exclude, name=name)
         return {
             "schema": as_content(draft.schema), "left_out": draft.left_out, "hints": draft.hints
         }  # fmt: skip
@@ -82,39 +102,33 @@ class Steps:
         """The schema in a file of the folder."""
         return Schema.load(self.folder.file(name, SCHEMA))
 
-    def save_schema(
-        self, asked: bodies.AskSave, content: dict[str, Any], typed: Sequence[str]
-    ) -> dict[str, Any]:
-        """Write a schema; what a draft read off the rows stays marked until a person typed it.
-
-        A file that holds the same already stays as it is.
-        """
-        schema = finished(content, typed)
-        path = self.folder.new(asked.schema_name, ".json")
+    def save_schema(self, name: str, schema: Schema, *, replace: bool) -> str:
+        """Write a schema; the name of the file. One that holds the same already stays as it is."""
+        path = self.folder.new(name, ".json")
         if not (path.exists() and _holds(path, schema)):
-            if path.exists() and not asked.replace:
+            if path.exists() and not replace:
                 raise Problem(409, "there is such a file", "Choose another name, or replace it.")
             schema.save(path)
-        return {"file": path.name, "drafted": schema.unreviewed}
+        return path.name
 
-    def plans(self, asked: bodies.AskPlans) -> list[dict[str, Any]]:
+    def plans(self, asked: Planned, epsilons: Sequence[float]) -> list[dict[str, Any]]:
         """What each ε would buy; the rows are counted, and that number is public.
 
         The plans of the last question are kept: a slider asks the same again and again.
         """
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
-        key = asked.model_dump_json(), curator.schema.to_json(), path.stat().st_mtime_ns
+        key = asked, epsilons, curator.schema.to_json(), path.stat().st_mtime_ns
         if self._planned[0] != key:
-            budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
+            budgets = [Budget(epsilon, asked.delta) for epsilon in epsilons]
             plans = zip(curator.plans(path, budgets, groups=asked.groups), budgets, strict=True)
             found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
             self._planned = key, found
         return self._planned[1]
 
-    def deltas(self, asked: bodies.AskDeltas) -> list[AtDelta]:
+    def deltas(self, asked: Planned, epsilon: float) -> list[AtDelta]:
         """What the plan of one ε would be at other δ."""
         path = self.folder.file(asked.file, TABLES)
-        budget = asked.epsilon, asked.delta
+        budget = epsilon, asked.delta
         return list(self._curator(asked).compare_deltas(path, *budget, groups=asked.groups))
 
     def account(self, dataset: str) -> dict[str, Any]:
@@ -129,24 +143,23 @@ class Steps:
             "elsewhere": elsewhere and elsewhere.name,
         }
 
-    def open_account(self, asked: bodies.AskAccount) -> dict[str, Any]:
+    def open_account(self, dataset: str, total: Budget) -> None:
         """Fix for good what may be spent on these rows."""
-        elsewhere = self.account(asked.dataset)["elsewhere"]
+        elsewhere = self.account(dataset)["elsewhere"]
         if elsewhere:
             raise RequestError(
                 f"{elsewhere} has an account of these rows already; start the studio with "
                 f"--ledger {elsewhere}"
             )
-        Ledger(self.ledger).open_account(asked.dataset, Budget(asked.epsilon, asked.delta))
-        return self.account(asked.dataset)
+        Ledger(self.ledger).open_account(dataset, total)
 
-    def check_rows(self, asked: bodies.Unit) -> dict[str, Any]:
+    def check_rows(self, asked: Planned) -> dict[str, Any]:
         """Whether all rows fit the schema: an exact look, noted in the ledger."""
         path = self.folder.file(asked.file, TABLES)
         return {"units": self._curator(asked).check(path)}
 
-    def release_command(self, asked: bodies.AskRelease) -> list[str]:
-        """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
+    def release(self, job: Job, asked: Release) -> dict[str, Any]:
+        """Pay and release, as the command does; a schema that nobody has confirmed is refused."""
         schema = self.folder.file(asked.schema_file, SCHEMA)
         if self.schema(asked.schema_file).drafted:
             detail = "Type what was read off the rows: a veil of a draft would promise nothing."
@@ -160,11 +173,7 @@ class Steps:
         words += ["--unit-column", asked.unit_column] if asked.unit_column else []
         words += ["--max-records", str(asked.max_records)] if asked.max_records else []
         words += ["--other-rows"] if asked.other_rows else []
-        return [*words, *self.release_options]
-
-    def release(self, asked: bodies.AskRelease, job: Job) -> dict[str, Any]:
-        """Pay and release, as the command does."""
-        words = self.release_command(asked)
+        words += self.release_options
         answer = run_command(words, job, self.running["release"])
         veil = Path(answer.content["veil"]).name
         return {**self.veil(veil), "warnings": answer.warnings, "command": shown(words)}
@@ -188,41 +197,35 @@ class Steps:
             "serve": shown(["serve", "--veil", str(path)]),
         }
 
-    def try_veil(self, asked: bodies.AskTry) -> dict[str, Any]:
+    def try_veil(self, file: str, target: Category) -> dict[str, Any]:
         """Answers of the veil's private model to a few invented people, and a letter to one."""
-        veil = Veil.load(self.folder.file(asked.file, VEIL))
+        veil = Veil.load(self.folder.file(file, VEIL))
         explainer, model = Explainer(veil), veil.model()
-        if asked.target not in veil.schema.label.classes:
-            raise RequestError("the veil has no such class; choose one of its own")
         points, _ = veil.population().sample(SAMPLES, np.random.default_rng())
         people = explainer.encoding.decode(points)
-        others = np.flatnonzero(model.predict(people) != asked.target)[: asked.count]
+        others = np.flatnonzero(model.predict(people) != target)[:SHOWN]
         if not len(others):
             raise RequestError(f"all {SAMPLES} invented people have this class; choose another")
         explainer.warm_up(progress=False)
         chosen = people.iloc[others].reset_index(drop=True)
-        result = explainer.explain(chosen, asked.target, progress=False)
+        result = explainer.explain(chosen, target, progress=False)
         shown = int(result.found[0]) if len(result.found) else 0
         letters = {language: result.letter(shown, language) for language in LANGUAGES}
         promise = explainer.statement.headline
         return {"promise": promise, "answers": records(result), "person": shown, "letters": letters}
 
-    def actions(self, asked: bodies.AskActions, job: Job) -> dict[str, Any]:
-        """A page about what would help most people of a veil, at no further ε."""
-        return self._page("actions", "summary", asked, job)
-
-    def fairness(self, asked: bodies.AskFairness, job: Job) -> dict[str, Any]:
-        """A page that compares groups of people of a veil, at no further ε."""
-        return self._page("fairness", "fairness", asked, job, "--groups=" + ",".join(asked.groups))
-
-    def _page(
-        self, kind: str, command: str, asked: bodies.AskActions, job: Job, *more: str
+    def page(
+        self, job: Job, file: str, target: Category, groups: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Have a command write a page about the private model of a veil into the folder."""
-        veil, name = self.folder.file(asked.file, VEIL), f"{kind}-{_timestamp()}.html"
-        words = [command, "--veil", str(veil), f"--target={asked.target}", *more]
+        """A page about the people of a veil, at no further ε: `counterveil fairness` or `summary`.
+
+        What would help most of them, or, where columns make `groups`, how these compare.
+        """
+        veil, name = self.folder.file(file, VEIL), f"{job.kind}-{_timestamp()}.html"
+        words = ["fairness", "--groups=" + ",".join(groups)] if groups else ["summary"]
+        words += ["--veil", str(veil), f"--target={target}"]
         words += ["--out", str(self.folder.new(name, ".html"))]
-        run_command(words, job, self.running[kind])
+        run_command(words, job, self.running[job.kind])
         return {"file": name}
 
     def audit(self, job: Job) -> dict[str, Any]:
@@ -237,32 +240,34 @@ class Steps:
             "mechanisms": _by_mechanism(answer.content["rows"]),
         }
 
-    def attack(self, asked: bodies.AskAttack, job: Job) -> dict[str, Any]:
+    def attack(self, job: Job, asked: Mapping[str, str]) -> dict[str, Any]:
         """Play every attack on a veil and its model; the rows that it was released from are read.
 
-        Returns the names of the files, the commands that were run, what was attacked and the
-        verdicts. Without a model the veil's private one is written beside the report, and attacked.
+        `asked`: names of files, the `veil`, the `table` that it was released from and `others` with
+        rows of other people; or "": the `model`, without which the veil's private one is written
+        beside the report, and the `attribute` that the attacker tries to infer. Returns the names
+        of the files, the commands that were run, what was attacked and the verdicts.
         """
         if importlib.util.find_spec("counterveil_lab") is None:
             raise RequestError(
                 "an attack needs the package counterveil_lab, which is not installed"
             )
         folder = self.folder
-        table, others = (folder.file(name, TABLES) for name in (asked.table, asked.others))
+        table, others = (folder.file(asked[name], TABLES) for name in ("table", "others"))
         if table == others:
             raise RequestError("both tables are the same; the second must hold other people")
-        veil, name = folder.file(asked.file, VEIL), f"attack-{_timestamp()}"
+        veil, name = folder.file(asked["veil"], VEIL), f"attack-{_timestamp()}"
         page, commands, running = folder.new(name, ".html"), [], self.running["attack"]
-        if asked.model is None:
+        if not asked["model"]:
             model = folder.new(name, ".pt2")
             words = ["model", "export", str(veil), "--pt2", str(model)]
             run_command(words, job, running, as_json=False)
             commands.append(shown(words))
         else:
-            model = folder.file(asked.model, MODELS)
+            model = folder.file(asked["model"], MODELS)
         words = ["attack", "--quick", "--veil", str(veil), "--model", str(model)]
         words += ["--data", str(table), "--others", str(others), "--out", str(page)]
-        words += ["--attribute", asked.attribute] if asked.attribute else []
+        words += ["--attribute", asked["attribute"]] if asked["attribute"] else []
         run_command(words, job, running, program=self.lab, as_json=False)
         commands.append(shown(words, "counterveil-lab"))
         numbers = page.with_suffix(".json")
@@ -285,7 +290,7 @@ class Steps:
         for process in list(self.running[kind]):
             process.terminate()
 
-    def _curator(self, asked: bodies.Unit) -> Curator:
+    def _curator(self, asked: Planned) -> Curator:
         schema = self.schema(asked.schema_file)
         unit, most = asked.unit_column, asked.max_records
         return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
@@ -350,7 +355,6 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
         "delta": budget.delta,
         "factor": math.exp(budget.epsilon),
         "height": 50.0,
-        "order": plan.order,
         "reasons": list(plan.reasons),
         "warnings": list(plan.warnings),
         "units": plan.units,
@@ -369,12 +373,11 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
 
 def _by_mechanism(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each mechanism: games, the highest bound on ε, what it claims, and how many refute it."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        usual = {"mechanism": row["mechanism"], "games": 0, "bound": 0.0, "refuted": 0}
-        group = found.setdefault(row["mechanism"], usual)
-        group["games"] += 1
-        group["claimed"] = max(group.get("claimed", 0.0), row["claimed_epsilon"])
-        group["bound"] = max(group["bound"], row["bound"])
-        group["refuted"] += bool(row["refuted"])
-    return list(found.values())
+    of = pd.DataFrame(rows).groupby("mechanism", sort=False)
+    found: Any = of.agg(
+        games=("bound", "size"),
+        claimed=("claimed_epsilon", "max"),
+        bound=("bound", "max"),
+        refuted=("refuted", "sum"),
+    )
+    return found.reset_index().to_dict("records")

@@ -1,34 +1,32 @@
 """Attacks on a veil and a model of one's own."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from counterveil.cli.options import (
-    MODEL_CLASSES,
-    MODEL_INPUT,
-    MODEL_OUTPUTS,
-    TRUST_PICKLE,
-    check_outputs,
-    model_file,
-    option,
-)
+from counterveil.cli.options import OfModel, check_outputs, option, with_groups
 from counterveil_lab.cli.shared import PAGE, QUICK, app, one_line_errors
 
 FILES = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
 
 
+@dataclass(frozen=True)
+class Attacked(OfModel):
+    """The model that is attacked."""
+
+    model: Path = option(..., f"The model: {FILES}; pickles: see --trust-pickle.")
+
+
 @app.command()
+@with_groups
 def attack(
+    *,
     veil: Path = option(..., "A veil file."),
-    model: Path = option(..., f"The model: {FILES}; pickles: see --trust-pickle."),
+    model: Attacked,
     data: Path = option(..., "The rows that model and veil were made from: .csv or .parquet."),
     others: Path = option(..., "Rows of the same kind that neither has seen, with the label."),
     quick: bool = QUICK,
     page: Path = option(Path("attack.html"), PAGE, "--out"),
     attribute: str = option("race", "The column of categories that the attacker tries to infer."),
-    trust_pickle: bool = TRUST_PICKLE,
-    model_input: str = MODEL_INPUT,
-    model_outputs: str = MODEL_OUTPUTS,
-    model_classes: str | None = MODEL_CLASSES,
 ) -> None:
     """Attack your own veil and model: extraction, membership, attributes, linkage.
 
@@ -51,13 +49,14 @@ def attack(
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
         numbers = page.with_suffix(".json")
-        check_outputs({"--out": page, "the numbers beside it": numbers}, veil, model, data, others)
+        read = (veil, model.model, data, others)
+        check_outputs({"--out": page, "the numbers beside it": numbers}, *read)
         loaded = Veil.load(veil)
-        about_model = (loaded.schema, model_input, model_outputs, model_classes)
-        target = model_file(model, *about_model, trust_pickle=trust_pickle).load(loaded.schema)
+        target = model.file(loaded.schema)
+        assert target is not None, "--model must be given"
         findings = suite.attack(
             loaded,
-            target,
+            target.load(loaded.schema),
             read_table(data, loaded.schema),
             read_table(others, loaded.schema),
             quick=quick,

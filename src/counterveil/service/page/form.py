@@ -5,18 +5,24 @@ missing-f0 whether its value is missing. Chosen values are sent by their places 
 """
 
 import json
+import struct
+import zlib
 from collections.abc import Mapping, Set
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from counterveil.encoding import Array
 from counterveil.schema import Schema
-from counterveil.service.page.pictures import Pictures
-from counterveil.service.page.values import chosen_of, number_in, numbers_in
+from counterveil.schema.features import Pixels
+from counterveil.service.page.values import chosen_of, file_address, number_in, numbers_in
 from counterveil.service.page.words import Words
 from counterveil.service.questions import Explain, Row, parsed
 from counterveil.service.responses import Problem
 
 Sent = Mapping[str, str]
+SAME, BRIGHTER, DARKER = ([232, 232, 232], [18, 82, 178], [204, 85, 0])  # red, green, blue
 
 
 class Form:
@@ -34,10 +40,9 @@ class Form:
             fits = len(pixels) == self.pictures.image.width
             shown = self.pictures.shown(pixels) if fits else ""
             return {"form": sent, "picture": shown, "fields": [], "back": ""}
-        places = enumerate(zip(self.schema.features, self._choices, strict=True))
         fields = [
-            self._field(f"f{place}", feature, values, sent) | {"moved": feature.name in moved}
-            for place, (feature, values) in places
+            self._field(name, feature, values, sent) | {"moved": feature.name in moved}
+            for name, feature, values in self._fields
         ]
         return {"form": sent, "picture": "", "fields": fields, "back": ""}
 
@@ -64,16 +69,14 @@ class Form:
         if self.pictures:
             return {"f0": ",".join(str(row.get(name, 0)) for name in self.pictures.image.columns)}
         found: dict[str, str] = {}
-        for place, (feature, values) in enumerate(
-            zip(self.schema.features, self._choices, strict=True)
-        ):
+        for name, feature, values in self._fields:
             value = row.get(feature.name)
             if value is None:
-                found |= {f"f{place}": "", f"missing-f{place}": "on"}
+                found |= {name: "", f"missing-{name}": "on"}
             elif not values:
-                found[f"f{place}"] = str(value) if isinstance(value, (int, float, str)) else ""
+                found[name] = str(value) if isinstance(value, (int, float, str)) else ""
             else:
-                found[f"f{place}"] = str(values.index(value)) if value in values else ""
+                found[name] = str(values.index(value)) if value in values else ""
         return found
 
     def row(self, sent: Sent) -> Row:
@@ -85,11 +88,9 @@ class Form:
             return dict(zip(self.pictures.image.columns, pixels, strict=False))
         row: Row = {}
         empty = []
-        for place, (feature, values) in enumerate(
-            zip(self.schema.features, self._choices, strict=True)
-        ):
-            text = sent.get(f"f{place}", "")
-            if f"missing-f{place}" in sent:
+        for name, feature, values in self._fields:
+            text = sent.get(name, "")
+            if f"missing-{name}" in sent:
                 row[feature.name] = None
             elif not text:
                 empty.append(feature.shown_name)
@@ -107,11 +108,10 @@ class Form:
         if "question" in sent:
             asked = parsed(Explain, sent["question"].encode())
         else:
-            features = enumerate(self.schema.features)
             held = [
-                each.name
-                for place, each in features
-                if not (self.pictures or each.immutable or f"may-f{place}" in sent)
+                feature.name
+                for name, feature, _ in self._fields
+                if not (self.pictures or feature.immutable or f"may-{name}" in sent)
             ]
             most = sent.get("max_changes")
             asked = self.checked(
@@ -144,14 +144,65 @@ class Form:
         return {**row, **short}
 
     @cached_property
-    def _choices(self) -> list[list[Any]]:
-        """The values to choose from, by feature; none where a number is typed."""
+    def _fields(self) -> list[tuple[str, Any, list[Any]]]:
+        """Of each feature the name of its field, and the values to choose from; none of numbers."""
         found = []
-        for each in self.schema.features:
+        for place, each in enumerate(self.schema.features):
             values: list[Any] = list(each.listed_values)
             if each.is_whole and each.value_names and each.number_range:
                 low, high = map(int, each.number_range)
                 all_named = len(each.value_names) > high - low
                 values = list(range(low, high + 1)) if all_named else []
-            found.append(values)
+            found.append((f"f{place}", each, values))
         return found
+
+
+class Pictures:
+    """The pictures of one column of images."""
+
+    def __init__(self, image: Pixels) -> None:
+        self.image = image
+
+    def pixels(self, colours: str) -> str:
+        """The pixels of a picture as the veil has them, of red, green, blue and opacity."""
+        image, found = self.image, np.array(numbers_in(colours), dtype=float)
+        if len(found) != 4 * image.height * image.breadth:
+            raise Problem(422, "the picture cannot be read", "Choose it again.")
+        shades = found.reshape(-1, 4)[:, :3]
+        if image.channels == 1:
+            shades = shades.mean(axis=1, keepdims=True)
+        whole = np.rint(np.clip(shades[:, : image.channels] / 255, 0, 1) * image.levels).astype(int)
+        return ",".join(map(str, whole.ravel().tolist()))
+
+    def shown(self, pixels: Any) -> str:
+        """The address of a picture, with its content."""
+        channels = [min(channel, self.image.channels - 1) for channel in range(3)]
+        return self._drawn(255 * self._shades(pixels)[:, channels])
+
+    def compared(self, before: Row, after: Row) -> list[tuple[str, str]]:
+        """Case, answer and difference: blue where it is brighter, orange where it is darker."""
+        case, answer = ([row[name] for name in self.image.columns] for row in (before, after))
+        moved = (self._shades(answer) - self._shades(case)).mean(axis=1, keepdims=True)
+        goal = np.where(moved > 0, BRIGHTER, DARKER)
+        drawn = self._drawn(SAME + (goal - SAME) * abs(moved))
+        return [
+            ("query", self.shown(case)), ("answer", self.shown(answer)), ("difference", drawn)
+        ]  # fmt: skip
+
+    def _shades(self, pixels: Any) -> Array:
+        """Pixels as shares from 0 to 1 of the shape (places, channels)."""
+        return np.array(pixels, dtype=float).reshape(-1, self.image.channels) / self.image.levels
+
+    def _drawn(self, colours: Array) -> str:
+        """A PNG of red, green and blue from 0 to 255, as the address of a picture."""
+        height, breadth = self.image.height, self.image.breadth
+        rows = np.rint(np.clip(colours, 0, 255)).astype(np.uint8).reshape(height, 3 * breadth)
+        lines = np.hstack([np.zeros((height, 1), np.uint8), rows]).tobytes()
+        head = struct.pack(">IIBBBBB", breadth, height, 8, 2, 0, 0, 0)
+        parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+        png = b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(content)) + name + content
+            + struct.pack(">I", zlib.crc32(name + content))
+            for name, content in parts
+        )  # fmt: skip
+        return file_address(png, "image/png")

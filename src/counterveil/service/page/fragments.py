@@ -14,9 +14,8 @@ from starlette.responses import Response
 from counterveil.schema import Schema
 from counterveil.service.page.form import Form, Sent
 from counterveil.service.page.table import Table
-from counterveil.service.page.templates import rendered
 from counterveil.service.page.values import file_address
-from counterveil.service.page.words import LANGUAGES, Words
+from counterveil.service.page.words import LANGUAGES, Words, rendered
 from counterveil.service.questions import Explain, Row, parsed
 
 
@@ -89,29 +88,22 @@ class Page:
         )
 
     def _card(self, record: dict[str, Any], row: Row) -> dict[str, Any]:
-        """A record as the macro `explanation` of pages/parts.html takes it."""
+        """A record as the macro `explanation` of pages/parts.html takes it, without empty parts."""
         words, opens, ways = self.words, record.get("opens"), record["ways"]
         pictures, goal = self.form.pictures, words.decision(record["target"])
-        closest = None if pictures else record.get("closest")
-        opening = opens and {
-            "words": words(
-                "opens",
-                rule=f"{self.schema.shown_name(opens['feature'])} ({opens['rule']})"
-                if opens["feature"]
-                else opens["rule"],
-                share=words.percent(opens["probability"]),
-            ),
-            **self._changes(opens["changes"]),
-        }
+        closest, opening = None if pictures else record.get("closest"), None
+        if closest and opens:
+            rule, feature = opens["rule"], opens["feature"]
+            rule = f"{self.schema.shown_name(feature)} ({rule})" if feature else rule
+            told = words("opens", rule=rule, share=words.percent(opens["probability"]))
+            opening = {"words": told, **self._changes(opens["changes"])}
         return {
-            "whose": "",
             "now": words.decision(record["decision"]),
             "goal": goal,
             "several": len(ways) > 1,
             "answers": [
                 {
                     "rank": place,
-                    "text": "",
                     "measures": self._measures(way, goal),
                     "quality": self._warnings(way),
                     "row": json.dumps(way["row"]),
@@ -120,13 +112,9 @@ class Page:
                 }
                 for place, way in enumerate(ways, 1)
             ],
-            "missing": "",
             "closest": closest
             and {"probability": record["best_probability"], **self._changes(closest)},
-            "opens": "",
-            "opening": opening if closest else None,
-            "unchanged": [],
-            "more": 0,
+            "opening": opening,
         }
 
     def _warnings(self, way: dict[str, Any]) -> list[str]:
@@ -149,7 +137,7 @@ class Page:
     def _changes(self, changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The changes of a row as a card has them, and the places of numbers among people."""
         if self.form.pictures:
-            return {"changes": [], "more": 0, "works": False}
+            return {}
         rows, places = [], {}
         for each in changes:
             column, name = each["column"], self.schema.shown_name(each["column"])
@@ -160,7 +148,7 @@ class Page:
                 shares = dict(zip(("before", "after"), each["places"], strict=True))
                 told = {way: self.words.percent(share) for way, share in shares.items()}
                 places[name] = (*each["places"], self.words("place", **told))
-        return {"changes": rows, "more": 0, "works": any(row[-1] for row in rows), "places": places}
+        return {"changes": rows, "works": any(row[-1] for row in rows), "places": places}
 
     def _compared(self, row: Row, ways: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
         """Of each feature that any way changes: its name, the value now, and in each way."""

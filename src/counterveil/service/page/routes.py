@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import Caller
 from counterveil.service.page.fragments import Page
-from counterveil.service.page.words import LANGUAGES, language_of
+from counterveil.service.page.words import LANGUAGES, PAGE, language_of
 from counterveil.service.questions import Decide, form_of, read_in
 from counterveil.service.responses import as_json, page_route
 from counterveil.tables import as_frame
@@ -20,7 +19,6 @@ from counterveil.tables import as_frame
 if TYPE_CHECKING:
     from counterveil.service.app import Service
 
-PAGE = Path(__file__).parent
 FILES = tuple(PAGE / name for name in ("icon.svg", "page.css", "page.js", "htmx.js"))
 EXAMPLES = 16  # that are drawn to find one
 

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from counterveil.service.page.form import Form, Sent
-from counterveil.service.page.templates import rendered
 from counterveil.service.page.values import count_in, number_in
+from counterveil.service.page.words import rendered
 from counterveil.service.questions import Explain, Row
 from counterveil.service.responses import Problem
 from counterveil.tables import MISSING, file_content

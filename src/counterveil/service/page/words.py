@@ -1,4 +1,4 @@
-"""The texts of a page, from its words.toml: whole sentences and single words by language."""
+"""The texts of a page, from its words.toml: sentences and words by language; its templates."""
 
 import math
 import tomllib
@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from counterveil.pages import renderer
 from counterveil.schema import Category, Schema
 from counterveil.search.results.regions import value_text
 
@@ -20,7 +21,8 @@ def texts_in(folder: Path) -> Texts:
     return tomllib.loads((folder / "words.toml").read_text(encoding="utf-8"))
 
 
-WORDS = texts_in(Path(__file__).parent)
+PAGE = Path(__file__).parent
+WORDS, rendered = texts_in(PAGE), renderer(PAGE)
 
 
 def language_of(request: Request) -> str:
