@@ -7,7 +7,7 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it runs, nothing else can run an event loop
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
     if CHROMIUM is None:
