@@ -118,6 +118,12 @@ def rows(schema: Schema) -> pd.DataFrame:
     return random_rows(schema, 600)
 
 
+@pytest.fixture(scope="session")
+def frame(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without their label."""
+    return rows.drop(columns="loan")
+
+
 ReleaseOnce = Callable[..., Veil]
 
 

@@ -26,7 +26,7 @@ pytest.importorskip("httpx2", reason="the client of the tests needs it")
 from starlette import testclient
 from studio_attack import TINY_LAB
 
-from counterveil.studio.steps import Planned, problems
+from counterveil.studio.steps import Planned
 
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
