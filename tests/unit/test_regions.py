@@ -1,5 +1,7 @@
 """Regions: what is claimed to work does, within the rules, and little else would."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -164,3 +166,19 @@ def test_a_model_is_asked_about_few_rows_and_not_at_all_where_calls_are_counted(
 def test_regions_in_words(schema, region, change, said, gesagt):
     assert in_words(schema, region, (region.column, *change)) == said
     assert in_words(schema, region, (region.column, *change), "de") == gesagt
+
+
+def test_changes_that_could_be_left_out_are_said_apart(veil, rows):
+    answer = Explainer(veil).explain(rows.drop(columns="loan").head(40)).answer_of(0)
+    housing = Region("housing", values=("own",), stays=True)
+    age, income = Region("age", 18, 90, told=(18, 90)), Region("income", 2.5, 10, told=(2.5, 10))
+    changes = [("housing", "rent", "own"), ("income", 1.0, 3.0), ("age", 40, 25)]
+    some = replace(answer, changes=changes[:2], find_regions=lambda: [housing, income])
+    assert some.regions_in_words == [
+        "What works, one at a time: income at least 2.5.",
+        "The private model would decide the same if housing stayed as it is.",
+    ]
+    several = replace(answer, changes=changes, find_regions=lambda: [housing, income, age])
+    assert several.regions_in_words[1:] == [
+        "The private model would decide the same if one of these stayed as it is: housing or age."
+    ]

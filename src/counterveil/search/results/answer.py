@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from counterveil.hints import short
+from counterveil.hints import either, short
 from counterveil.schema import Category, Schema
 from counterveil.search.results import regions, wording
 from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
@@ -167,11 +167,18 @@ class Answer:
 
     @property
     def regions_in_words(self) -> list[str]:
-        """Which other values work, as a sentence; nothing where there are none."""
+        """Which other values work, and which change could be left out, as sentences."""
         told = {self.schema.shown_name(each[0]): self.works(each) for each in self.changes}
-        parts = [f"{name} {words}" for name, words in told.items() if words]
+        unneeded = [name for name, words in told.items() if words == regions.WORDS["en"]["stays"]]
+        parts = [f"{name} {told[name]}" for name in told if told[name] and name not in unneeded]
         start = "What works" if len(told) == 1 else "What works, one at a time"
-        return [f"{start}: {'; '.join(parts)}."] if parts else []
+        said = [f"{start}: {'; '.join(parts)}."] if parts else []
+        if unneeded:
+            which = "one of these" if len(unneeded) > 1 else unneeded[0]
+            names = f": {either(unneeded)}" if len(unneeded) > 1 else ""
+            opening = f"{self.decided_by.asked.capitalize()} would {self.decided_by.verb}"
+            said.append(f"{opening} the same if {which} stayed as it is{names}.")
+        return said
 
     @property
     def also(self) -> list[str]:
