@@ -8,7 +8,7 @@ A veil of the embedded Adult rows is served by its private model in a process of
 | `unbatched` | the same with `--at-once 1`: every request is searched by itself |
 | `some without` | as `batched`, but some of the people who ask have no answer |
 | `stream` | many rows in one stream |
-| `earlier`, … | the same of an earlier version of the code, if one is given (`--against`) |
+| `earlier`, … | the same of an earlier version of the code with its own veil (`--against`) |
 
 But for `some without`, all people who ask have an answer. `unanswered` is the share of people who
 have none. Clients are tasks of this process, on connections that stay open; `requests_per_second`,
@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from counterveil import Explainer
-from counterveil_lab.product import embedded_adult
+from counterveil.demo.adult import adult_schema, adult_split
 from counterveil_lab.results import Results
 
 EPSILON = 0.75
@@ -46,6 +46,18 @@ STREAMED, QUICK_STREAMED, EARLIER_STREAMED = 20_000, 500, 1_000
 ROWS = 200  # different people who ask
 LOOKED_AT = 400  # people among whom they are
 START = "from counterveil.cli import main; main()"
+# What any version of the code makes its veil by, and who of the people has an answer then.
+RELEASE = """
+import json, sys
+from counterveil import Explainer
+from counterveil.curator import Curator
+from counterveil.demo.adult import adult_schema, adult_split
+path, epsilon, count = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+schema, people = adult_schema(), adult_split()
+Curator(schema).release(people.train, epsilon, progress=False).save(path)
+table = people.test[list(schema.columns)].head(count)
+print(json.dumps(Explainer(path).explain(table, progress=False).valid.tolist()))
+"""
 
 
 @dataclass
@@ -68,29 +80,24 @@ def bench(
 ) -> None:
     """Measure every part; `against`: the folder `src` of an earlier version of the code."""
     results = Results(folder, "bench-serve", command)
-    schema, people, released = embedded_adult(EPSILON)
     clients = QUICK_CLIENTS if quick else CLIENTS
-    table = people.test[list(schema.columns)].head(LOOKED_AT)
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "adult.veil"
-        released.save(path)
-        found = Explainer(path).explain(table, progress=False).valid
-        every = json.loads(table.to_json(orient="records"))
-        rows = [row for row, answered in zip(every, found, strict=True) if answered][:ROWS]
-        unanswered = 1 - float(np.mean(found[:ROWS]))
+        path, old = Path(place) / "adult.veil", Path(place) / "earlier.veil"
+        rows, some, unanswered = people_of(path)
         with ExitStack() as servers:
             batched = servers.enter_context(served(path))
             unbatched = servers.enter_context(served(path, "--at-once", "1"))
             parts = {
                 "batched": (*batched, rows, 0.0),
                 "unbatched": (*unbatched, rows, 0.0),
-                "some without": (*batched, every[:ROWS], unanswered),
+                "some without": (*batched, some, unanswered),
             }
             streams = {"stream": (batched, QUICK_STREAMED if quick else STREAMED)}
             if against is not None:
-                earlier = servers.enter_context(served(path, source=against))
-                parts["earlier"] = (*earlier, rows, 0.0)
-                parts["earlier, some without"] = (*earlier, every[:ROWS], unanswered)
+                theirs, some, unanswered = people_of(old, against)
+                earlier = servers.enter_context(served(old, source=against))
+                parts["earlier"] = (*earlier, theirs, 0.0)
+                parts["earlier, some without"] = (*earlier, some, unanswered)
                 fewer = QUICK_STREAMED if quick else EARLIER_STREAMED
                 streams["earlier, stream"] = (earlier, fewer)
             loads = {name: Load() for name in parts}
@@ -126,13 +133,31 @@ def seen_of(load: Load) -> dict[str, float | int]:
     }
 
 
+def people_of(path: Path, source: Path | None = None) -> tuple[list[Any], list[Any], float]:
+    """People who have an answer by a new veil, people of whom some have none, and their share.
+
+    `source`: where the code is that makes the veil, at `path`, if not here.
+    """
+    command = [sys.executable, "-c", RELEASE, str(path), str(EPSILON), str(LOOKED_AT)]
+    made = subprocess.run(command, env=environment_of(source), stdout=subprocess.PIPE, check=True)
+    found = json.loads(made.stdout.splitlines()[-1])
+    table = adult_split().test[list(adult_schema().columns)].head(LOOKED_AT)
+    every = json.loads(table.to_json(orient="records"))
+    rows = [row for row, answered in zip(every, found, strict=True) if answered]
+    return rows[:ROWS], every[:ROWS], 1 - float(np.mean(found[:ROWS]))
+
+
+def environment_of(source: Path | None) -> dict[str, str]:
+    """Of a process that runs the code at `source`, if not that which is here."""
+    chosen = {} if source is None else {"PYTHONPATH": str(source.resolve())}
+    return {**os.environ, "OMP_NUM_THREADS": "1", **chosen}
+
+
 @contextmanager
 def served(path: Path, *options: str, source: Path | None = None) -> Iterator[tuple[int, int]]:
     """The port and the process of a server; `source`: where its code is, if not here."""
     call = [sys.executable, "-c", START, "serve", "--veil", str(path), "--port", "0", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if source is not None:
-        environment["PYTHONPATH"] = str(source.resolve())
+    environment = environment_of(source)
     process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     try:
