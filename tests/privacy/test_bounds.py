@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,6 @@ from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.privacy.recipe import Training
 from counterveil.privacy.record import noise_variance
 from counterveil.schema import Label, Numeric, Schema
-from counterveil.veil import Veil
 
 NAMES = ("x", "z")
 SCHEMA = Schema(
@@ -162,7 +162,7 @@ def test_bounds_are_paid_for_and_a_veil_states_both(folder):
         for cheaper in ({"epsilon": 0.5}, {"accesses": veil.record.accesses}):
             forged = veil.statement.model_copy(update=cheaper)
             with pytest.raises(VeilError):
-                Veil(**{**vars(veil), "statement": forged}).save("forged.veil")
+                replace(veil, statement=forged).save("forged.veil")
     left = said(*words, "--epsilon", 0.8, "--out", "again.json")
     assert isinstance(left.exception, OverdrawnError)
     assert not (folder / "again.json").exists()
@@ -187,7 +187,7 @@ def test_bounds_for_another_unit_do_not_add_up(folder):
     forged = {**json.loads(made.to_json())["measured"], "max_records": 1}
     schema = Schema(**{**dict(made), "measured": forged})
     with pytest.raises(VeilError, match="another unit"):
-        Veil(**{**vars(veil), "schema": schema}).save("forged.veil")
+        replace(veil, schema=schema).save("forged.veil")
 
 
 def test_only_what_a_person_has_replaced_loses_its_mark(folder):
