@@ -103,6 +103,22 @@ def test_a_letter_is_that_of_the_library(client, explainer, people, language, wo
     assert "reasons" not in ask(client, people[:1], target="granted").json()["answers"][0]
 
 
+def test_strange_columns_are_left_out_before_the_search(client, explainer, people, monkeypatch):
+    seen = []
+    spied = Explainer.explain
+    monkeypatch.setattr(
+        Explainer,
+        "explain",
+        lambda self, rows, *more, **how: seen.extend(rows) or spied(self, rows, *more, **how),
+    )
+    strange = [row | {f"c{n}-{at}": 1 for at in range(3000)} for n, row in enumerate(people[:3])]
+    answers = ask(client, strange, target="granted").json()
+    assert answers == ask(client, people[:3], target="granted").json()
+    assert max(map(len, seen)) < 30
+    misspelt = {("Age" if name == "age" else name): each for name, each in strange[0].items()}
+    assert "it has 'Age'" in ask(client, [misspelt]).text
+
+
 def test_ways_rules_and_what_must_stay(client, people):
     body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
     for record, row in zip(body["answers"], people, strict=False):

@@ -35,6 +35,7 @@ MOST_WAITING = 16_384  # cost of all questions that wait
 DECIDED = 64  # rows that are decided at the cost of one that is explained
 SECONDS, PATIENCE = 30.0, 2.0  # for a search, and until it is put aside
 MOST_ASIDE, MOST_HANGING = 3, 4  # searches
+FEW = 12  # columns that the schema does not have
 
 
 class QueueFull(Problem):
@@ -256,7 +257,10 @@ def _not_answering() -> Problem:
 
 def _answered(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """The records of all rows of all pieces, in order."""
-    rows, first = [row for piece in pieces for row in piece.rows], pieces[0].question
+    rows, first = (
+        _known(explainer, [row for piece in pieces for row in piece.rows]),
+        pieces[0].question,
+    )
     if first is None:
         return _decisions(explainer, rows)
     targets: Any = [piece.question.target for piece in pieces if piece.question for _ in piece.rows]
@@ -266,14 +270,27 @@ def _answered(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, A
         None if first.target is None else targets,
         k=first.k,
         rules=None if pieces[0].rules is None else rules,
+        copied=(),
         prefer=first.prefer,
         progress=False,
     )
     return records(result, regions=first.regions, letter=first.letter)
 
 
-def _decisions(explainer: Explainer, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    shares = explainer.decide(list(rows))
+def _known(explainer: Explainer, rows: Sequence[Row]) -> list[Row]:
+    """The rows without columns that the schema lacks, but for a few that a message may name."""
+    schema = explainer.veil.schema
+    known = {*schema.columns}
+    strange = (name for row in rows for name in row if schema.column_called(name) not in known)
+    few = {*islice(strange, FEW)}
+    return [
+        {name: row[name] for name in row if name in few or schema.column_called(name) in known}
+        for row in rows
+    ]
+
+
+def _decisions(explainer: Explainer, rows: list[Row]) -> list[dict[str, Any]]:
+    shares = explainer.decide(rows)
     classes = explainer.veil.schema.label.classes
     return [
         {"decision": classes[int(row.argmax())], "probabilities": [round(float(p), 6) for p in row]}
