@@ -260,7 +260,8 @@ class Service:
                 async for line in lines:
                     rows.append(parsed(Line, line).root)
                     held += len(line)
-                    if len(rows) == AT_ONCE or held > self.settings.most_bytes:
+                    whole = (len(rows) + 1) * asked.cost > AT_ONCE  # one piece of the queue
+                    if whole or held > self.settings.most_bytes:
                         yield await self._piece(caller, asked, rows, number)
                         number, held, rows = number + len(rows), 0, []
                 if rows:
