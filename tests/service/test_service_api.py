@@ -223,6 +223,8 @@ WRONG = "a7f3-secret"  # a value that no answer may repeat
         (b"[" * 100_000, 400, "not JSON"),
         (b'{"rows": [{"housing": "\\ud800"}]}', 400, "not JSON"),
         (b'{"rows": [{"\\ud800": 1}]}', 400, "not JSON"),
+        (b'{"rows": [{"\xed\xa0\x80": 1}]}', 400, "not JSON"),
+        ('{"rows": [{"\\ud800": 1}]}'.encode("utf-16"), 400, "not JSON"),
         (b'{"rows": [{"age": 30, "age": 40}]}', 400, "twice"),
         (b'{"k": 1, "rows": [{}], "k": 2}', 400, "twice"),
     ],
