@@ -119,6 +119,19 @@ def test_strange_columns_are_left_out_before_the_search(client, explainer, peopl
     assert "it has 'Age'" in ask(client, [misspelt]).text
 
 
+def test_empty_lines_are_few(client, people):
+    lines = b"\n\n{}\n\n" + b"\n\n".join(json.dumps(each).encode() for each in people[:2])
+    assert client.post("/v1/explain", content=lines, headers=NDJSON).text.count("\n") == 2
+    answer = client.post("/v1/explain", content=b"\n" * 20_000, headers=NDJSON)
+    assert (answer.status_code, answer.json()["title"]) == (413, "too many empty lines")
+
+
+def test_without_its_lifespan_the_service_says_that_it_is_starting(explainer, people):
+    apart = TestClient(create_app(explainer), base_url="http://127.0.0.1")  # and not entered
+    for answer in (ask(apart, people[:1]), apart.get("/v1/health"), apart.get("/metrics")):
+        assert (answer.status_code, answer.json()["title"]) == (503, "the service is starting")
+
+
 def test_ways_rules_and_what_must_stay(client, people):
     body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
     for record, row in zip(body["answers"], people, strict=False):

@@ -97,7 +97,7 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
 class Service:
     """What the routes share."""
 
-    batcher: Batcher  # as long as the application lives
+    _batcher: Batcher | None = None  # as long as the application lives
 
     def __init__(self, explainer: Explainer, settings: Settings) -> None:
         self.explainer, self.settings = explainer, settings
@@ -111,11 +111,20 @@ class Service:
         """The queue, and word to systemd."""
         asked = self.settings
         looked = self.metrics.rows_at_once.observe
-        self.batcher = Batcher(self.explainer, asked.at_once, seconds=asked.seconds, looked=looked)
-        watched = asyncio.create_task(keep_telling(lambda: self.batcher.fails))
+        self._batcher = queue = Batcher(
+            self.explainer, asked.at_once, seconds=asked.seconds, looked=looked
+        )
+        watched = asyncio.create_task(keep_telling(lambda: queue.fails))
         yield
-        await self.batcher.close()
+        await queue.close()
         watched.cancel()
+
+    @property
+    def batcher(self) -> Batcher:
+        """The queue; a Problem where the lifespan of the application was not begun."""
+        if self._batcher is None:
+            raise Problem(503, "the service is starting", "Try again.", retry_after=1)
+        return self._batcher
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the service."""
