@@ -104,6 +104,7 @@ class Service:
         self.metrics, self.rate_limiter = Metrics(), RateLimiter()
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
+        self._schema = veil.schema.to_json()
         self._dice = np.random.default_rng()
 
     @asynccontextmanager
@@ -300,11 +301,11 @@ class Service:
 
     async def schema(self, request: Request, caller: Caller) -> Response:
         """The schema of the veil."""
-        return Response(self.explainer.veil.schema.to_json(), media_type=JSON)
+        return Response(self._schema, media_type=JSON)
 
     async def example(self, request: Request, caller: Caller) -> Response:
         """A row of P~: nobody's."""
-        return as_json({"row": self.drawn(1)[0]})
+        return as_json({"row": (await asyncio.to_thread(self.drawn, 1))[0]})
 
     def drawn(self, count: int) -> list[dict[str, Any]]:
         """Rows of P~."""
