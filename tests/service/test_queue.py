@@ -79,6 +79,19 @@ def test_a_piece_is_as_long_as_it_costs(searches):
     assert [len(each) for each in searches] == [25, 25, 10]
 
 
+def test_a_short_question_does_not_wait_for_every_long_one(searches):
+    async def work(batcher):
+        long = [ask(batcher, name, [row(name)] * 60, k=10) for name in "abcdefgh"]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for name in ("one", "two", "three"):
+            await ask(batcher, name, [row(name)])
+        assert len(searches) <= 8
+        await asyncio.gather(*long)
+
+    played(work)
+
+
 def test_turns_go_by_what_clients_have_cost(searches):
     """Forty long questions of one client, of a hundred rows; three others ask one row each time."""
 
@@ -137,6 +150,43 @@ def test_a_slow_question_costs_only_its_asker(searches):
         return batcher.fails
 
     assert not played(work, patience=0.02, seconds=0.1)
+
+
+def test_long_questions_rest_while_short_ones_are_answered(searches, monkeypatch):
+    """However many there are. `steps`: what was done for whom."""
+    steps = []
+
+    def answered(_, pieces):
+        rows = [row for piece in pieces for row in piece.rows]
+        for _ in range(max(each["is"] for each in rows)):
+            go_on()
+            time.sleep(0.002)
+            steps.append(rows)
+        return rows
+
+    async def work(batcher):
+        long = [ask(batcher, name, [row(10_000 + place)]) for place, name in enumerate("abcdefgh")]
+        while len({each[0]["is"] for each in steps}) < 8:
+            await asyncio.sleep(0.01)
+        steps.clear()
+        for _ in range(5):
+            await batcher.explain("short", [row(10)], Question(prefer="nearest"))
+        for task in long:
+            task.cancel()
+        assert steps.count([row(10)]) == 50
+        assert len(steps) < 150
+
+    monkeypatch.setattr(queue, "_answered", answered)
+    played(work, patience=0.05)
+
+
+def test_a_long_question_is_given_up_between_its_pieces(searches):
+    async def work(batcher):
+        with pytest.raises(Problem, match="takes too long"):
+            await batcher.explain("one", [row(n) for n in range(9999)], Question())
+
+    played(work, seconds=0.0, at_once=1)
+    assert len(searches) <= 1
 
 
 def test_a_full_queue_refuses_those_who_have_filled_it(searches):

@@ -103,6 +103,35 @@ def test_a_letter_is_that_of_the_library(client, explainer, people, language, wo
     assert "reasons" not in ask(client, people[:1], target="granted").json()["answers"][0]
 
 
+def test_strange_columns_are_left_out_before_the_search(client, explainer, people, monkeypatch):
+    seen = []
+    spied = Explainer.explain
+    monkeypatch.setattr(
+        Explainer,
+        "explain",
+        lambda self, rows, *more, **how: seen.extend(rows) or spied(self, rows, *more, **how),
+    )
+    strange = [row | {f"c{n}-{at}": 1 for at in range(3000)} for n, row in enumerate(people[:3])]
+    answers = ask(client, strange, target="granted").json()
+    assert answers == ask(client, people[:3], target="granted").json()
+    assert max(map(len, seen)) < 30
+    misspelt = {("Age" if name == "age" else name): each for name, each in strange[0].items()}
+    assert "it has 'Age'" in ask(client, [misspelt]).text
+
+
+def test_empty_lines_are_few(client, people):
+    lines = b"\n\n{}\n\n" + b"\n\n".join(json.dumps(each).encode() for each in people[:2])
+    assert client.post("/v1/explain", content=lines, headers=NDJSON).text.count("\n") == 2
+    answer = client.post("/v1/explain", content=b"\n" * 20_000, headers=NDJSON)
+    assert (answer.status_code, answer.json()["title"]) == (413, "too many empty lines")
+
+
+def test_without_its_lifespan_the_service_says_that_it_is_starting(explainer, people):
+    apart = TestClient(create_app(explainer), base_url="http://127.0.0.1")  # and not entered
+    for answer in (ask(apart, people[:1]), apart.get("/v1/health"), apart.get("/metrics")):
+        assert (answer.status_code, answer.json()["title"]) == (503, "the service is starting")
+
+
 def test_ways_rules_and_what_must_stay(client, people):
     body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
     for record, row in zip(body["answers"], people, strict=False):
@@ -207,6 +236,8 @@ WRONG = "a7f3-secret"  # a value that no answer may repeat
         (b"[" * 100_000, 400, "not JSON"),
         (b'{"rows": [{"housing": "\\ud800"}]}', 400, "not JSON"),
         (b'{"rows": [{"\\ud800": 1}]}', 400, "not JSON"),
+        (b'{"rows": [{"\xed\xa0\x80": 1}]}', 400, "not JSON"),
+        ('{"rows": [{"\\ud800": 1}]}'.encode("utf-16"), 400, "not JSON"),
         (b'{"rows": [{"age": 30, "age": 40}]}', 400, "twice"),
         (b'{"k": 1, "rows": [{}], "k": 2}', 400, "twice"),
     ],

@@ -1,7 +1,9 @@
 """Relations, groups, steps and what may change: what they mean, and that they are solved."""
 
+import contextlib
 import itertools
 import random
+import time
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from counterveil.schema.columns import arrays_of
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.decoding import Given, decode_answers
 from counterveil.search.constraints.projection import Snap
-from counterveil.search.constraints.relations import Relation
+from counterveil.search.constraints.relations import Relation, check_relations
 from counterveil.tables import plain_rows
 
 LABEL = Label(name="y", classes=(0, 1))
@@ -210,6 +212,31 @@ def test_offsets_are_in_original_units_and_hold_exactly():
     assert Given(encoding, *cells, changed).keep(rules).all()
     cells[1][2] = cells[1][2] + 10.0
     assert not Given(encoding, *cells, changed).keep(rules).all()
+
+
+def test_long_rules_are_read_at_once():
+    """Expressions that step back over what they took would need minutes for some of these."""
+    gap, digits, begun = " " * 900, "1" * 900, time.perf_counter()
+    for text in (
+        f"a <= b{gap}x",
+        f"a{gap}x",
+        f"a <= b + {digits}x",
+        f"a{gap}x <= b{gap}x",
+        "<" * 900,
+    ):
+        for number in range(99):
+            with contextlib.suppress(RequestError):
+                Relation.of_text(f"{text}{number}", ["a", "b"])
+    pairs = [[f"a{n}", f"b{n}"] for n in range(9999)]
+    Rules(together=pairs, only_one=list(zip(*pairs, strict=True)))
+    features = {name: Numeric(name=name, lower=0, upper=9999) for name in "ab"}
+    check_relations([Relation("a", "<=", "b", n) for n in range(1000)], features)
+    assert time.perf_counter() - begun < 2
+    for many in (["a <= b" + " " * 9999], [f"a <= b + {n}" for n in range(1001)]):
+        with pytest.raises(RequestError, match="at most 1000"):
+            Rules(relations=many).relations_of(
+                Schema(features=tuple(features.values()), label=LABEL)
+            )
 
 
 def test_transitions_close_the_ways_of_what_follows():

@@ -57,9 +57,9 @@ def _pairs(where: list[str], columns: Any) -> dict[str, str]:
         name, sign, value = (part.strip() for part in given.partition("="))
         if not sign or not name:
             raise RequestError(f"--where {given}: write it as NAME=VALUE, such as age=39")
-        another = re.search(r",\s*([^,=]+?)\s*=", value)
-        if another and another[1] in columns:
-            raise RequestError(f"--where {given}: give {another[1]} a --where of its own")
+        another = re.search(r",([^,=]+)=", value)
+        if another and another[1].strip() in columns:
+            raise RequestError(f"--where {given}: give {another[1].strip()} a --where of its own")
         if name in pairs:
             raise RequestError(f"--where {name} is given twice")
         pairs[name] = value

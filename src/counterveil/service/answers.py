@@ -3,6 +3,7 @@
 from typing import Any
 
 from counterveil.search import Explanations
+from counterveil.search.asking import go_on
 from counterveil.search.results.letters import Letters
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import or_none
@@ -31,6 +32,7 @@ def records(
     asked = result.decided_by is not DecidedBy.STAND_IN
     found = []
     for query in range(len(result)):
+        go_on()
         now, goal = result.classes_of(query)
         first, refusal = result.at(query, 0), result.refusal_of(query)
         record: dict[str, Any] = {

@@ -97,13 +97,14 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
 class Service:
     """What the routes share."""
 
-    batcher: Batcher  # as long as the application lives
+    _batcher: Batcher | None = None  # as long as the application lives
 
     def __init__(self, explainer: Explainer, settings: Settings) -> None:
         self.explainer, self.settings = explainer, settings
         self.metrics, self.rate_limiter = Metrics(), RateLimiter()
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
+        self._schema = veil.schema.to_json()
         self._dice = np.random.default_rng()
 
     @asynccontextmanager
@@ -111,11 +112,20 @@ class Service:
         """The queue, and word to systemd."""
         asked = self.settings
         looked = self.metrics.rows_at_once.observe
-        self.batcher = Batcher(self.explainer, asked.at_once, seconds=asked.seconds, looked=looked)
-        watched = asyncio.create_task(keep_telling(lambda: self.batcher.fails))
+        self._batcher = queue = Batcher(
+            self.explainer, asked.at_once, seconds=asked.seconds, looked=looked
+        )
+        watched = asyncio.create_task(keep_telling(lambda: queue.fails))
         yield
-        await self.batcher.close()
+        await queue.close()
         watched.cancel()
+
+    @property
+    def batcher(self) -> Batcher:
+        """The queue; a Problem where the lifespan of the application was not begun."""
+        if self._batcher is None:
+            raise Problem(503, "the service is starting", "Try again.", retry_after=1)
+        return self._batcher
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the service."""
@@ -260,7 +270,8 @@ class Service:
                 async for line in lines:
                     rows.append(parsed(Line, line).root)
                     held += len(line)
-                    if len(rows) == AT_ONCE or held > self.settings.most_bytes:
+                    whole = (len(rows) + 1) * asked.cost > AT_ONCE  # one piece of the queue
+                    if whole or held > self.settings.most_bytes:
                         yield await self._piece(caller, asked, rows, number)
                         number, held, rows = number + len(rows), 0, []
                 if rows:
@@ -290,11 +301,11 @@ class Service:
 
     async def schema(self, request: Request, caller: Caller) -> Response:
         """The schema of the veil."""
-        return Response(self.explainer.veil.schema.to_json(), media_type=JSON)
+        return Response(self._schema, media_type=JSON)
 
     async def example(self, request: Request, caller: Caller) -> Response:
         """A row of P~: nobody's."""
-        return as_json({"row": self.drawn(1)[0]})
+        return as_json({"row": (await asyncio.to_thread(self.drawn, 1))[0]})
 
     def drawn(self, count: int) -> list[dict[str, Any]]:
         """Rows of P~."""

@@ -2,12 +2,13 @@
 
 A question waits in pieces of about equal cost, one at a time, so that short ones pass between the
 pieces of long ones. Whose turn is next is a matter of what each client has cost so far (fair
-queueing by the virtual time of the piece that is searched). Pieces that can be answered together
-(the same number of ways, the same preference) go into one search, each row with its own target and
-rules; while others wait, a client has a share of it.
+queueing by a virtual time: what each of the waiting clients has got). Pieces that can be answered
+together (the same number of ways, the same preference) go into one search, each row with its own
+target and rules; while others wait, a client has a share of it.
 
 What goes wrong costs only its asker. A search of several pieces that fails, or takes too long, is
-done again in halves. A long search of one piece is put aside, and the others go on beside it. A
+done again in halves. A long search is put aside, and the others go on beside it: whenever it asks
+the model it first rests, the longer the more searches have worked for less. A
 search for which nobody waits any more, or that is over its time, stops when it next asks the model.
 A model that hangs even then keeps its thread, and the service says that it fails while several do.
 """
@@ -27,14 +28,17 @@ from counterveil.search import Explainer, Rules
 from counterveil.search.asking import Stopped, until
 from counterveil.service.answers import records
 from counterveil.service.questions import Question, Row
-from counterveil.service.responses import Problem
+from counterveil.service.responses import STREAM, Problem
 
 log = logging.getLogger("counterveil.service")
 AT_ONCE = 256  # cost of one search: a row is 1 for each way
 MOST_WAITING = 16_384  # cost of all questions that wait
 DECIDED = 64  # rows that are decided at the cost of one that is explained
-SECONDS, PATIENCE = 30.0, 2.0  # for a search, and until it is put aside
-MOST_ASIDE, MOST_HANGING = 3, 4  # searches
+SECONDS, PATIENCE = 30.0, 0.5  # for a search, and until it is put aside
+RESTS, LONGEST_REST = 4, 1.0  # times as long as it worked, for each search before it; seconds
+LONG = 3  # doublings of the patience, after which older searches go first
+MOST_ASIDE, MOST_HANGING = 11, 4  # searches
+FEW = 12  # columns that the schema does not have
 
 
 class QueueFull(Problem):
@@ -84,6 +88,7 @@ class Batcher:
     _waiting: list[Piece] = field(default_factory=list)
     _open: dict[str, float] = field(default_factory=dict)  # cost of the questions of each client
     _aside: dict[asyncio.Task[None], str] = field(default_factory=dict)  # searches, and for whom
+    _since: dict[Any, float] = field(default_factory=dict)  # when a search began, and its rests
     _hanging: set[asyncio.Future[Any]] = field(default_factory=set)
     _now: float = 0.0  # virtual time
     _turns: dict[str, float] = field(default_factory=dict)  # of the last piece of each client
@@ -120,8 +125,12 @@ class Batcher:
         """The same for rows that cost so much each: piece after piece."""
         rules = None if question is None else question.all_rules
         size, found = max(1, int(self.at_once / cost)), list[dict[str, Any]]()
+        end = time.monotonic() + self.seconds
         with self._place(client, len(rows) * cost):
             for start in range(0, len(rows), size):
+                if time.monotonic() > end:
+                    said = f"Ask about fewer rows, or send them as {STREAM}."
+                    raise Problem(503, "the answer takes too long", said, retry_after=30)
                 some = rows[start : start + size]
                 done = asyncio.get_running_loop().create_future()
                 piece = Piece(client, some, question, rules, len(some) * cost, done)
@@ -160,7 +169,9 @@ class Batcher:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            self._now = pieces[0].turn
+            clients = {piece.client for piece in (*self._waiting, *pieces)}
+            served = sum(piece.cost for piece in pieces) / len(clients)
+            self._now = max(self._now, pieces[0].turn - pieces[0].cost) + served
             self._turns = {name: turn for name, turn in self._turns.items() if turn > self._now}
             self._waiting = [piece for piece in self._waiting if piece not in pieces]
             search = asyncio.create_task(self._search(pieces))
@@ -195,19 +206,30 @@ class Batcher:
         """Search for all at once; what fails or takes too long is to be done again in halves."""
         self.looked(sum(len(piece.rows) for piece in pieces))
         several = len(pieces) > 1
-        seconds = min(self.seconds, 4 * self.patience) if several else self.seconds
-        end = time.monotonic() + seconds
+        seconds = min(self.seconds, 16 * self.patience) if several else self.seconds
+        search, begun = object(), time.monotonic()
+        self._since[search], end, asked = begun, begun + seconds, begun
 
         def stopped() -> bool:
-            return time.monotonic() > end or all(piece.done.done() for piece in pieces)
+            nonlocal asked
+            now = time.monotonic()
+            rest = min(LONGEST_REST, RESTS * self._before(search) * (now - asked), end - now)
+            if rest > 0:
+                time.sleep(rest)
+                self._since[search] += rest
+            asked = time.monotonic()
+            return asked > end or all(piece.done.done() for piece in pieces)
 
         def work() -> list[dict[str, Any]]:
-            with until(stopped):
-                return _answered(self.explainer, pieces)
+            try:
+                with until(stopped):
+                    return _answered(self.explainer, pieces)
+            finally:
+                del self._since[search]
 
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            found = iter(await asyncio.wait_for(asyncio.shield(running), seconds))
+            found = iter(await asyncio.wait_for(asyncio.shield(running), seconds + self.patience))
         except Exception as error:
             if not running.done():
                 self._hanging.add(running)
@@ -227,6 +249,15 @@ class Batcher:
             mine = list(islice(found, len(piece.rows)))
             if not piece.done.done():
                 piece.done.set_result(mine)
+
+    def _before(self, search: object) -> int:
+        """How many searches go before one: of those that have worked for about as long, older ones.
+
+        Those that have worked for less go before it, while that is not long.
+        """
+        now, since = time.monotonic(), dict(self._since)
+        worked = {each: int((now - begun) / self.patience) for each, begun in since.items()}
+        return sorted(since, key=lambda each: min(LONG, worked[each].bit_length())).index(search)
 
     def _told(self, error: Exception) -> Exception:
         if not isinstance(error, TimeoutError | Stopped):
@@ -256,7 +287,10 @@ def _not_answering() -> Problem:
 
 def _answered(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """The records of all rows of all pieces, in order."""
-    rows, first = [row for piece in pieces for row in piece.rows], pieces[0].question
+    rows, first = (
+        _known(explainer, [row for piece in pieces for row in piece.rows]),
+        pieces[0].question,
+    )
     if first is None:
         return _decisions(explainer, rows)
     targets: Any = [piece.question.target for piece in pieces if piece.question for _ in piece.rows]
@@ -266,14 +300,27 @@ def _answered(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, A
         None if first.target is None else targets,
         k=first.k,
         rules=None if pieces[0].rules is None else rules,
+        copied=(),
         prefer=first.prefer,
         progress=False,
     )
     return records(result, regions=first.regions, letter=first.letter)
 
 
-def _decisions(explainer: Explainer, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    shares = explainer.decide(list(rows))
+def _known(explainer: Explainer, rows: Sequence[Row]) -> list[Row]:
+    """The rows without columns that the schema lacks, but for a few that a message may name."""
+    schema = explainer.veil.schema
+    known = {*schema.columns}
+    strange = (name for row in rows for name in row if schema.column_called(name) not in known)
+    few = {*islice(strange, FEW)}
+    return [
+        {name: row[name] for name in row if name in few or schema.column_called(name) in known}
+        for row in rows
+    ]
+
+
+def _decisions(explainer: Explainer, rows: list[Row]) -> list[dict[str, Any]]:
+    shares = explainer.decide(rows)
     classes = explainer.veil.schema.label.classes
     return [
         {"decision": classes[int(row.argmax())], "probabilities": [round(float(p), 6) for p in row]}

@@ -139,8 +139,9 @@ def form_of(body: bytes) -> dict[str, str]:
 def parsed(kind: type[Kind], body: bytes) -> Kind:
     """The question in a body; a Problem that names the place of what is wrong, never a value."""
     try:
-        content = json.loads(body, parse_constant=_no_number, object_pairs_hook=_each_once)
-        if b"\\u" in body:
+        text = body.decode(json.detect_encoding(body))
+        content = json.loads(text, parse_constant=_no_number, object_pairs_hook=_each_once)
+        if "\\u" in text:
             json.dumps(content, ensure_ascii=False).encode()  # half a letter is no text
     except (ValueError, RecursionError):
         detail = "Send a JSON object in UTF-8, in which no name is there twice."

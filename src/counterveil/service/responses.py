@@ -26,6 +26,7 @@ from counterveil.errors import DataError, InputError, ModelError, fault_of
 log = logging.getLogger("counterveil.service")
 JSON, STREAM, PROBLEM = "application/json", "application/x-ndjson", "application/problem+json"
 LONGEST_LINE = 1 << 20  # bytes of a row
+MOST_EMPTY = 10_000  # lines of a stream, one after the other
 TITLES = {404: "there is nothing at this address", 405: "not with this method"}
 _BODY = {
     "type": "object",
@@ -170,13 +171,16 @@ async def while_connected(request: Request) -> AsyncIterator[None]:
 
 
 async def lines_of(request: Request) -> AsyncIterator[bytes]:
-    """The lines of a body as they come, without empty ones."""
-    rest = b""
+    """The lines of a body as they come, without the empty ones between them."""
+    rest, empty = b"", 0
     async for piece in request.stream():
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            if line.strip():
+            empty = 0 if line.strip() else empty + 1
+            if not empty:
                 yield line
+            elif empty > MOST_EMPTY:
+                raise Problem(413, "too many empty lines", f"At most {MOST_EMPTY} in a row.")
         if len(rest) > LONGEST_LINE:
             raise Problem(413, "a line is too long", f"At most {LONGEST_LINE // 1000} kB a row.")
     if rest.strip():

@@ -23,9 +23,9 @@ SIGNS = ("<=", "==")
 LARGEST_OFFSET = 1e15
 OFFSET_TOLERANCE = 1e-11  # of the numbers: what adding an offset may be off by
 SHAPE = 'a list such as ["rent", "<=", "income"] or ["rent", "<=", "income", -100], or a text'
-NUMBER = r"\d+\.?\d*(?:[eE][+-]?\d+)?"
-OFFSET = rf"(?:([+-])\s*({NUMBER}))?"
-TEXT = re.compile(rf"(.+?)\s*(<=|==|>=|=|<|>)\s*(.+?)\s*{OFFSET}", re.DOTALL)
+LONGEST = 1000  # letters of a text
+NUMBER = r"\d++\.?\d*+(?:[eE][+-]?\d++)?"
+TEXT = r"({})(<=|==|>=|=|<|>)\s*+({})" + rf"(?:([+-])\s*+({NUMBER}))?"  # read in linear time
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,17 @@ class Relation:
         >>> Relation.of_text("net-pay <= net-2", ["net", "net-2", "net-pay"])
         Relation(left='net-pay', sign='<=', right='net-2', offset=0.0)
         """
-        known = sorted(names, key=len, reverse=True)
-        some = "|".join(map(re.escape, known)) or r"(?!)"
-        pattern = rf"\s*({some})\s*(<=|==|>=|=|<|>)\s*({some})\s*{OFFSET}\s*"
-        found = re.fullmatch(pattern, text) or TEXT.fullmatch(text.strip())
+        if len(text) > LONGEST:
+            _refuse(f"a text may have at most {LONGEST} letters; write {SHAPE}")
+        known = {name.strip(): name for name in names}
+        some = "|".join(map(re.escape, sorted(known, key=len, reverse=True))) or r"(?!)"
+        pairs = [rf"(?:{some})\s*+"] * 2, ["[^<=>]++", ".+?"]
+        tried = (re.fullmatch(TEXT.format(*pair), text.strip(), re.DOTALL) for pair in pairs)
+        found = next(filter(None, tried), None)
         if found is None:
             _refuse(f"{text!r} is not understood; write {SHAPE} such as 'rent <= income - 100'")
-        left, sign, right, minus, number = found.groups()
+        left, sign, right, minus, number = (part and part.strip() for part in found.groups())
+        left, right = known.get(left, left), known.get(right, right)
         if right not in names and re.fullmatch(rf"[+-]?{NUMBER}", right):
             _refuse(f"{text!r} compares with a number; use 'allowed' for that")
         return cls.of([left, sign, right, float(f"{minus or ''}{number or 0}")])
@@ -135,7 +139,7 @@ def _check_ranges(relations: Sequence[Relation], features: Mapping[str, Feature]
     pairs = pairs_of(relations)
     names = {name for pair in pairs for name in pair[:2]}
     ranges = {name: features[name].number_range or (0.0, 0.0) for name in names}
-    for _ in range(len(relations) + 1):  # a chain of relations is as long as that at most
+    for _ in names:  # a chain of relations is as long as that at most
         for lower, upper, offset in pairs:
             (low, high), (least, most) = ranges[lower], ranges[upper]
             ranges[lower] = low, min(high, most + offset)

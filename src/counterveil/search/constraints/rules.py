@@ -36,6 +36,7 @@ from counterveil.schema import Category, Direction, Feature, Schema
 from counterveil.schema.kind import Rule
 from counterveil.search.constraints.relations import Relation, check_relations
 
+MOST_RELATIONS = 1000
 LARGEST = 1e300  # of a number: a larger one is none for the computer
 STAYS = Rule(immutable=True)
 
@@ -67,6 +68,13 @@ def _numbers(least: float, most: float, limits: str) -> Must:
     whole = Annotated[StrictInt, Field(ge=1, le=int(most))]
     number = whole | Annotated[StrictFloat, Field(ge=least, le=most)]
     return _for_each(f"a positive number {limits}", number)
+
+
+def _once(relations: Collection[Any]) -> tuple[Any, ...]:
+    found = tuple(dict.fromkeys(relations))
+    if len(found) > MOST_RELATIONS:
+        _refuse("relations", f"there may be at most {MOST_RELATIONS}")
+    return found
 
 
 def _hashable(said: Any) -> Any:
@@ -115,7 +123,7 @@ Relations = Annotated[
             ...,
         ],
     ),
-    AfterValidator(lambda found: tuple(dict.fromkeys(found))),
+    AfterValidator(_once),
 ]
 Transitions = Annotated[
     Mapping[str, Collection[Sequence[Category]]],
@@ -161,16 +169,18 @@ class Rules(Options):
         """That something may change, and that no group asks the opposite of another."""
         if self.may_change is not None and not self.may_change:
             _refuse("may_change", "names no feature; name those that may change")
-        seen: set[str] = set()
-        for group in self.together:
+        group_of: dict[str, int] = {}
+        for number, group in enumerate(self.together):
             for name in group:
-                if name in seen:
+                if group_of.setdefault(name, number) != number:
                     _refuse("together", f"{name!r} is in two groups; make them one")
-            seen.update(group)
-            for single in self.only_one:
-                both = [name for name in single if name in group]
-                if len(both) > 1:
-                    _refuse("only_one", f"{named(both)} must change together; leave one out")
+        for single in self.only_one:
+            both: dict[int, list[str]] = {}
+            for name in filter(group_of.__contains__, single):
+                both.setdefault(group_of[name], []).append(name)
+            for names in both.values():
+                if len(names) > 1:
+                    _refuse("only_one", f"{named(names)} must change together; leave one out")
         return self
 
     @cached_property

@@ -31,6 +31,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.population import MixedPopulation
 from counterveil.schema import Link
 from counterveil.schema.columns import numbers_of
+from counterveil.search.asking import go_on
 from counterveil.search.components import SearchComponents
 from counterveil.search.constraints.bounds import Box, ManyRules, distinct_rules
 from counterveil.search.constraints.rules import Rules
@@ -171,6 +172,7 @@ class RegionFinder:
         values = [value for some in tries.values() for value in some]
         works = np.zeros(len(values), dtype=bool)
         for start in range(0, len(values), AT_ONCE):
+            go_on()
             some = slice(start, start + AT_ONCE)
             works[some] = self._accepts(np.array(lines)[which[some]], values[some])
         parts = np.split(works, np.cumsum(counts)[:-1])

@@ -51,11 +51,13 @@ class PageRoutes:
     async def body(self, request: Request, caller: Caller) -> Response:
         """All of the page, with what the form holds already."""
         form = await read_in(request, form_of)
-        return self._page(request).body(form, self._service.told_to(caller))
+        told = self._service.told_to(caller)
+        return await asyncio.to_thread(self._page(request).body, form, told)
 
     async def fill(self, request: Request, caller: Caller) -> Response:
         """The fields, filled with a row or a picture that the page sends."""
-        return self._page(request).fill(await read_in(request, form_of))
+        form = await read_in(request, form_of)
+        return await asyncio.to_thread(self._page(request).fill, form)
 
     async def example(self, request: Request, caller: Caller) -> Response:
         """The fields, filled with somebody drawn from the veil who has not the class to reach.
@@ -64,7 +66,7 @@ class PageRoutes:
         """
         form = await read_in(request, form_of)
         row = await asyncio.to_thread(self._example_without, form.get("target", ""))
-        return self._page(request).example(form, row)
+        return await asyncio.to_thread(self._page(request).example, form, row)
 
     def _example_without(self, target: str) -> dict[str, Any]:
         """An invented row; of several one that has another class than the one at this place."""

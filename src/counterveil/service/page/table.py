@@ -29,13 +29,14 @@ class Table:
         except (ValueError, csv.Error):
             raise Problem(422, self.words("empty_file")) from None
         wanted = self.schema.columns
-        missing = [name for name in wanted if name not in header]
+        found = {name: at for at, name in reversed([*enumerate(header)])}
+        missing = [name for name in wanted if name not in found]
         if missing:
             raise Problem(422, self.words("missing_columns", names=", ".join(missing[:5])))
         for number, line in enumerate(lines, count_in(start) + 2):
             if len(line) != len(header):
                 raise Problem(422, self.words("ragged", n=number))
-        places = {name: header.index(name) for name in wanted}
+        places = {name: found[name] for name in wanted}
         return [
             {name: self._typed(name, line[at]) for name, at in places.items()} for line in lines
         ]
