@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from counterveil.errors import RequestError
+from counterveil.errors import DataError, RequestError
 
 Place = str | os.PathLike[str]
+CERTIFICATE_FILES = (".json", ".jsonl")  # endings of a file of certificates; others are a folder's
 
 
 def check_output(path: Place | None, *inputs: Place | None) -> None:
@@ -169,6 +170,18 @@ def read_bytes(path: Place, what: str, error: type[Exception], most: int = -1) -
         raise error(f"cannot read the {what} at {path}: {reason.strerror}") from None
     except ValueError:
         raise error(f"no {what} can be at a path with a null character") from None
+
+
+def check_table_file(path: Path) -> None:
+    """Refuse what is no file: reading a pipe would wait for its other end, a device for ever."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise DataError(f"no table at {path}; check the path") from None
+    except (OSError, ValueError):
+        raise DataError(f"{path} cannot be the path of a table; give another") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path} is no file; give a .csv, .parquet or .arrow file")
 
 
 def _target(path: Place) -> Path:

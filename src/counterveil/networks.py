@@ -9,9 +9,11 @@ private as the rows it is trained on: (rows, width) tensors in the unit cube thr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from threading import RLock
 from typing import NotRequired, TypedDict, TypeVar, Unpack
 
 import torch
@@ -24,6 +26,7 @@ from counterveil.terminal import Tick, silent
 Network = TypeVar("Network", bound=nn.Module)
 CACHED = 1 << 23  # float32 numbers: what a processor works on quickly
 GPU_SHARE = 8  # of a GPU's free memory one part is worked on at once
+_ONE_THREAD = RLock()  # how many threads torch uses belongs to the whole process
 
 
 @dataclass(frozen=True)
@@ -316,6 +319,18 @@ def fit(
                 rates.step()
         tick(epoch + 1, "epochs")
     network.requires_grad_(False).eval()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch: of tiny networks more only wait for each other, many times as long."""
+    with _ONE_THREAD:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def check_finite(network: nn.Module) -> None:

@@ -19,7 +19,6 @@ is surer than it should be. What a model is worth on real rows is measured (`Cur
 import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array, Encoding
+from counterveil.networks import one_thread
 from counterveil.population import Population
 from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Statement
@@ -35,7 +35,6 @@ from counterveil.tables import as_frame
 
 ClassWeights = Literal["even", "population"]
 BATCH = 8192  # rows that are asked about together
-_ONE_THREAD = Lock()  # how many threads torch uses belongs to the whole process
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,10 +150,5 @@ def logits_alone(network: nn.Module, encoded: Array) -> Array:
     if isinstance(network, WholeScorecard):
         found: Array = network(points).double().numpy()
         return found
-    with _ONE_THREAD:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return torch.cat([network(row.clone()) for row in points.split(1)]).double().numpy()
-        finally:
-            torch.set_num_threads(threads)
+    with one_thread():
+        return torch.cat([network(row.clone()) for row in points.split(1)]).double().numpy()

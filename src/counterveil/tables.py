@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import stat
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from counterveil.errors import DataError, RequestError
 from counterveil.excel import EXCEL, read_sheet, sheet_of
+from counterveil.files import check_table_file
 from counterveil.hints import did_you_mean, named
 from counterveil.schema import Schema
 
@@ -63,18 +63,6 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd
         text = [name for name in columns if called[name] not in own or called[name] in texts]
     batches = csv_batches(source, columns, 1_000_000, text)
     return pd.concat(list(batches), ignore_index=True)
-
-
-def check_table_file(path: Path) -> None:
-    """Refuse what is no file: reading a pipe would wait for its other end, a device for ever."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        raise DataError(f"no table at {path}; check the path") from None
-    except (OSError, ValueError):
-        raise DataError(f"{path} cannot be the path of a table; give another") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path} is no file; give a .csv, .parquet or .arrow file")
 
 
 def csv_columns(path: Path) -> tuple[str, ...]:

@@ -65,6 +65,12 @@ def wrote(path: Path, more: str = "") -> None:
     out.print(Text.assemble("wrote ", cell(path, "bold"), more), soft_wrap=True)
 
 
+def working(words: str) -> None:
+    """Tell a person at a terminal what takes seconds now."""
+    if notes.is_terminal:
+        notes.print(cell(f"{words} …", "dim"))
+
+
 def warn(words: object) -> None:
     """Print a warning on standard error."""
     complain("warning: ", words, "yellow")

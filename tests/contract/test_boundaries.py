@@ -53,6 +53,36 @@ def test_commands_that_compute_nothing_load_nothing_heavy(veil, tmp_path):
     assert not loaded & {"torch", "pandas", "scipy", "counterveil.search"}
 
 
+def test_cheap_refusals_come_before_anything_heavy(veil, schema, rows, tmp_path):
+    veil.save(tmp_path / "v.veil")
+    schema.save(tmp_path / "s.json")
+    rows.to_csv(tmp_path / "r.csv", index=False)
+    release = "release", "--schema", "s.json", "--out", "o.veil", "--data"
+    explain = "explain", "--veil", "v.veil", "--queries"
+    for words, *command in (
+        ("no table", "schema", "draft", "none.csv"),
+        ("is there already", "schema", "draft", "r.csv", "--out", "s.json"),
+        ("no table", *release, "none.csv", "--epsilon", "1"),
+        ("epsilon must be", *release, "r.csv", "--epsilon", "nan"),
+        ("no ledger", *release, "r.csv", "--epsilon", "1", "--ledger", "none.db"),
+        ("no table", *explain, "none.csv"),
+        ("no model", *explain, "r.csv", "--model", "none.pt2"),
+        ("none", *explain, "r.csv", "--target", "none"),
+        ("none", *explain, "r.csv", "--immutable", "none"),
+    ):
+        probe = (
+            f"import os, sys\nfrom counterveil.cli import main\nos.chdir({str(tmp_path)!r})\n"
+            f"try:\n    main({command!r})\nexcept SystemExit as done:\n    assert done.code == 2\n"
+            "print('', *sys.modules)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", probe], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, words in done.stderr) == (0, True), (command, done.stderr)
+        heavy = {*done.stdout.split()} & {"torch", "pandas", "scipy", "sklearn", "opendp"}
+        assert not heavy, command
+
+
 @pytest.mark.long
 def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, tmp_path):
     from counterveil.models import save_exported

@@ -53,8 +53,8 @@ def test_a_dry_run_tells_what_a_delta_would_buy_and_leaves_nothing(run, does, wo
     run("ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", 1)
     asked = (*RELEASE, 0.1, "--dry-run")
     out, _ = does(*asked, "--ledger", "ledger.db")
-    for words in ("measure features", "nothing was released or charged", "a count is off by",
-                  "1e-09", "1e-06", "keep it far below 1/600"):  # fmt: skip
+    for words in ("measure features", "nothing was released or charged", "run counterveil check",
+                  "a count is off by", "1e-09", "1e-06", "keep it far below 1/600"):  # fmt: skip
         assert words in out
     assert json.loads(run("ledger", "show", "ledger.db", "--json")[1])["entries"] == []
     refused = run(*asked, "--mechanism", "magic")

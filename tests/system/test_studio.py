@@ -2,6 +2,7 @@
 
 import html
 import json
+import random
 import re
 import subprocess
 import sys
@@ -26,7 +27,9 @@ pytest.importorskip("httpx2", reason="the client of the tests needs it")
 from starlette import testclient
 from studio_attack import TINY_LAB
 
-from counterveil.studio.steps import Planned
+from counterveil.errors import RequestError
+from counterveil.studio.jobs import Job
+from counterveil.studio.steps import Planned, Steps
 
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -122,6 +125,56 @@ def test_every_address_is_tested_and_no_other_file_given_out(studio):
     headers = {"Authorization": ""}  # the token in the address is for the page alone
     assert studio.post(f"/page/body?token={TOKEN}", headers=headers).status_code == 401
     assert "rows.csv" not in studio.get(f"/?token={TOKEN}", headers=headers).text
+
+
+DAMAGED_FIELDS = (
+    *(None, "", "[]", "{}", "7", "nan", "inf", "-1", "x" * 300, "{", "\0", "../secret.csv"),
+    *('{"a": 1}', '{"label": 1, "features": [1]}'),
+)
+
+
+def test_no_form_of_the_page_is_a_fault(studio, folder, schema, veil, monkeypatch):
+    """Every field of every request missing, empty, damaged or a list: a plain refusal at most."""
+
+    def refuse(*_, **__):
+        raise RequestError("not here")
+
+    monkeypatch.setattr(Steps, "try_veil", refuse)
+    monkeypatch.setattr("counterveil.studio.steps.run_command", refuse)
+    veil.save(folder / "a.veil")
+    base, jobs = json.loads(schema.to_json()), studio.app.state.jobs
+    age = next(at for at, each in enumerate(base["features"]) if each["kind"] == "numeric")
+    whole = release_body(veil="a.veil", opened="a.veil", label="y", uses_of="rows.csv", target="0")
+    whole |= {"base": json.dumps(base), "schema": "loans.schema.json", "schema_name": "new"}
+    whole |= {"hints": "{}", "left_out": "{}", "fair-member": "on", "group-member": "on"}
+    whole |= {"unit_column": "", "max_records": "1", "delta": "0", "dataset": "loans", "bits": ""}
+    whole |= {f"c{age}-{name}": "numeric" for name in ("drawn", "kind")}
+    whole |= {f"c{age}-{name}": "1" for name in ("lower", "upper", "step", "map", "source", "who")}
+    whole |= {"attack_veil": "a.veil", "attack_table": "rows.csv", "attack_others": "rows.csv"}
+    whole |= {"card": f"c{age}", "stopped": "audit", "report": "", "job": "", "total_epsilon": "1"}
+    whole |= {"kept": "{}", "planned": "1", "shown": "3", "total_delta": "0", "attack_model": ""}
+    dice, faults = random.Random(0), []
+    for part in 2 * [address.removeprefix("/page/") for address in ADDRESSES]:
+        names = dice.sample([*whole], dice.randint(1, 3))
+        some = {name: dice.choice(DAMAGED_FIELDS) for name in names}
+        form = {**whole, "step": str(dice.randint(0, 8)), **some}
+        form["job-draft"] = form["job-release"] = next(iter(jobs.all()), Job("", "")).id
+        form = {name: text for name, text in form.items() if text is not None}
+        listed = json.dumps({**form, **{name: ["a"] for name in some}})
+        for sent in (form, {"kept": listed, "step": form["step"]}):
+            if ask(studio, part, **sent).status_code >= 500:
+                faults.append((part, some, form["step"]))
+    assert not faults
+    assert not [job for job in jobs.all() if job.problem and job.problem["status"] >= 500]
+
+
+@pytest.mark.parametrize("epsilon", ["nan", "inf", "abc"])
+def test_an_epsilon_that_is_no_number_gets_no_plan(studio, epsilon):
+    for part in ("plan", "deltas"):
+        answer = ask(studio, part, **planned(epsilon=epsilon))
+        assert answer.status_code == 422
+        assert "epsilon must be a number above 0" in answer.json()["detail"]
+    assert ask(studio, "plan", **planned(epsilon="")).status_code == 200
 
 
 def test_other_hosts_and_origins_are_refused(studio):

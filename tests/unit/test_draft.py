@@ -81,7 +81,7 @@ def test_kinds_of_columns():
          "free text"),
         ("x", range(1000, 1000 + ROWS), "numbers the rows"),
         ("x", [10**9 + 7919 * i for i in range(ROWS)], "is an identifier"),
-        ("patient_id", [i // 3 for i in range(ROWS)], "--unit-column"),
+        ("patient_id", [i // 3 for i in range(ROWS)], "name it in the release"),
         ("PatientNbr", [i // 3 for i in range(ROWS)], "is an identifier"),
         ("customerid", [f"C{i // 3}" for i in range(ROWS)], "is an identifier"),
         ("e-mail", [f"p{i // 2}@x.org" for i in range(ROWS)], "is an identifier"),
@@ -135,7 +135,7 @@ def test_a_person_is_told_what_to_decide():
     for words in (
         "bounds of age, income, rooms, pressure, weight, other",
         "categories of sex, region, smoker, marital_status",
-        "immutable, as the name says something personal: age, sex, marital_status (family)",
+        "immutable, as the name says something personal: age, sex, region (residence)",
         "better for the person, as the name says: income (up)",
         "region: numbers taken for codes",
         "rooms: taken for amounts",
@@ -145,6 +145,13 @@ def test_a_person_is_told_what_to_decide():
         "weight: most cells are empty",
     ):
         assert any(words in each for each in draft.decisions), words
+    for words in ("--", '"'):  # the page shows them, too: it has neither options nor a file
+        assert not any(words in each for hints in draft.hints.values() for each in hints)
+
+
+def test_a_step_is_found_just_below_a_power_of_ten():
+    draft = drafted(x=[0.0, 499999999999999.0] * 150)
+    assert any("steps that would suit people" in each for each in draft.decisions)
 
 
 def test_names_of_columns():
@@ -166,12 +173,13 @@ def test_names_of_columns():
         ("personal_attribute", "age",
          "age AGE age_group ageOfApplicant alter dob birth_year DateOfBirth geburtsjahr"),
         ("personal_attribute", "birthplace", "birthplace geburtsort"),
+        ("personal_attribute", "residence", "region postcode ZipCode home_postal_code PLZ Wohnort"),
         ("personal_attribute", "family",
          "marital_status MaritalStatus marital-status relationship married familienstand"),
         ("personal_attribute", "disability", "disability is_disabled Behinderung"),
         ("personal_attribute", None,
          "car_age account_age language stage average wage package Essex racecourse embrace income "
-         "family_income family_size region original issue_date dobson message page"),
+         "family_income family_size original issue_date dobson message page"),
         ("better_way", "up",
          "income MonthlyIncome savings_balance base_salary jahreseinkommen_gehalt"),
         ("better_way", "down",

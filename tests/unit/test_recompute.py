@@ -53,6 +53,18 @@ def test_a_veil_follows_from_its_record(made):
     assert "Networks: 200 samples of P~, 1 epochs" in " ".join(shown.output.split())
 
 
+def test_tiny_networks_learn_by_one_thread_and_leave_the_callers_setting(schema, rows):
+    """On two processors two threads took ten times as long, for the same networks."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        veil = Curator(schema).release(rows, 3.0, training=SHORT, seed=7, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(usual)
+    assert veil.statement.recipe.threads == 1
+
+
 def test_no_byte_of_a_file_comes_from_elsewhere(made):
     """Schema, noisy record and public numbers make all of it: the rows have no other way out."""
     veil = Veil.load(made)

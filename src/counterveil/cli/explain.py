@@ -8,13 +8,14 @@ from typer import Exit
 
 from counterveil.cli import options
 from counterveil.cli.options import MODEL, OUTPUT, choice, option, seed_option
-from counterveil.errors import RequestError
-from counterveil.files import write_whole
+from counterveil.errors import ModelError, RequestError
+from counterveil.files import CERTIFICATE_FILES, read_bytes, write_whole
 from counterveil.hints import either
-from counterveil.terminal import out, print_json, say, warn, wrote
+from counterveil.terminal import out, print_json, say, warn, working, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
+    from counterveil.schema import Schema
     from counterveil.search import Explanations
     from counterveil.signature import SigningKey
 
@@ -204,10 +205,6 @@ def explain(
     constant memory; the same command goes on after it was cut off. With --on ray several workers do
     so.
     """
-    import pandas as pd
-
-    from counterveil.cli.where import asked_rows, without_bad_rows
-    from counterveil.search.results.certificate import is_file
     from counterveil.signature import SigningKey
 
     engine = parts.engine
@@ -227,19 +224,24 @@ def explain(
             raise RequestError(words)
     outputs = {"--out": None if to_folder else output.out_file, "--report": output.report}
     outputs["--mail-merge"] = output.mail_merge
-    if certificates is not None and is_file(certificates):
+    if certificates is not None and certificates.suffix.lower() in CERTIFICATE_FILES:
         outputs["--certificates"] = certificates
     read = (queries, model.model, changes.rules, output.letter_template, output.sign)
     options.check_outputs(outputs, *veil.files, *read)
     key = None if output.sign is None else SigningKey.load(output.sign)
     declared = budget.said
+    schema = _schema_of(veil, model, None if to_folder else queries, guidance, changes)
+    goal = None if target is None else schema.label.classes[schema.label.number_of(target)]
+    working("loading what the search needs")
+    import pandas as pd
+
+    from counterveil.cli.where import asked_rows, without_bad_rows
+
     opened = veil.open()
-    schema = opened.schema
     rows, refused = pd.DataFrame(), list[str]()
     if not to_folder:
         rows, refused = without_bad_rows(asked_rows(queries, where, schema), schema)
     explainer = model.explainer(opened, guidance, model_budget=declared, device=device)
-    goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {**changes.said, **asdict(search), "copied": output.copied or None}
     if to_folder:
         asked |= {"engine": engine, "part_rows": part_rows}
@@ -262,6 +264,25 @@ def explain(
     if refused:
         _report(refused)
         raise Exit(1)
+
+
+def _schema_of(
+    veil: options.OfVeil,
+    model: options.OfModel,
+    queries: Path | None,
+    guidance: str,
+    changes: options.OfChanges,
+) -> "Schema":
+    """The schema of the veil, after what can be refused before torch takes seconds to load."""
+    from counterveil.veil_file import VeilFile
+
+    options.check_table(queries)
+    if model.model is not None and guidance != "surrogate":
+        read_bytes(model.model, "model", ModelError, 0)
+    schema = VeilFile.load(veil.veil).schema
+    for name in changes.immutable or ():
+        schema.feature(name)
+    return schema
 
 
 def _show(result: "Explanations", most: int, written: list[Path]) -> None:

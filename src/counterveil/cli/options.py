@@ -15,7 +15,7 @@ from typer import CallbackParam, Option, Typer
 
 from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
-from counterveil.files import check_output, is_same_file
+from counterveil.files import check_output, check_table_file, is_same_file
 from counterveil.hints import either
 
 if TYPE_CHECKING:
@@ -277,6 +277,12 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None
             if is_same_file(path, taken):
                 raise RequestError(f"{other} and {name} are the same file; give each its own")
         seen.append((name, path))
+
+
+def check_table(path: Path | None) -> None:
+    """Refuse a table that is not there, before any work; folders and addresses are seen later."""
+    if path is not None and place_of(path) == path and not path.is_dir():
+        check_table_file(path)
 
 
 def check_ending(path: Path | None, *endings: str) -> None:

@@ -17,7 +17,7 @@ from counterveil.cli.options import command, option, seed_option
 from counterveil.errors import DataError, RequestError
 from counterveil.files import check_new, check_output
 from counterveil.hints import named
-from counterveil.terminal import cell, complain, out, print_json, say, warn, wrote
+from counterveil.terminal import cell, complain, out, print_json, say, warn, working, wrote
 
 if TYPE_CHECKING:
     from counterveil.curator import Curator
@@ -64,9 +64,8 @@ def schema_draft(
     free text, constants. Standard error says which, and what is for you to decide; both tell about
     the rows. With --ledger, the look is written down there.
     """
-    from counterveil.curator.infer_schema import draft_schema, read_for_draft
-
     check_output(out_file, file)
+    options.check_table(file)
     options.check_ending(out_file, ".json")
     if out_file is not None:
         check_new(out_file, overwrite=overwrite)
@@ -74,6 +73,9 @@ def schema_draft(
         from counterveil.privacy.ledger import Ledger
 
         Ledger(ledger).write_down(dataset or file.stem, f"exact draft of a schema of {file.stem}")
+    working(f"reading {file}")
+    from counterveil.curator.infer_schema import draft_schema, read_for_draft
+
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
         sys.stdout.write(draft.schema.to_json())
@@ -215,12 +217,26 @@ def release(
     With --on ray the rows of Parquet files are counted in parts by several workers; the exact sums
     are added up, and get their noise, in one place. All machines of the cluster see private rows.
     """
+    from counterveil.privacy import Budget
+    from counterveil.privacy.ledger import Ledger
     from counterveil.schema import Schema
     from counterveil.signature import SigningKey, signer_dict, signer_line
 
+    # What costs nothing to see comes before what takes seconds to load.
     check_output(out_file, data, schema, rows.ledger, sign)
+    options.check_table(data)
+    Budget(epsilon, delta)
+    if mechanism not in MECHANISMS:
+        raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {named(MECHANISMS)}")
+    if not dry_run:
+        if out_file is None:
+            raise RequestError("give --out X.veil, or --dry-run to release nothing")
+        check_new(out_file, overwrite=overwrite)
+    if rows.ledger is not None:
+        Ledger(rows.ledger).accounts()
     public = Schema.load(schema)
     key = None if sign is None else SigningKey.load(sign)
+    working("loading what a release needs")
     curator = rows.curator(public, device=device, engine=parts.engine)
     if public.drafted:
         warn(
@@ -233,15 +249,10 @@ def release(
     planned: dict[str, Any] = {"order": order, "groups": named_groups}
     place = options.place_of(data)
     if dry_run:
-        if mechanism not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
         asked = (place, epsilon, delta) if mechanism == "functional" else None
         _show_plan(curator, asked, as_json=as_json, **planned)
         return
-    if out_file is None:
-        raise RequestError("give --out X.veil, or --dry-run to release nothing")
-    check_new(out_file, overwrite=overwrite)
+    assert out_file is not None
     if mechanism == "functional":
         for words in curator.plan(place, epsilon, delta, **planned).warnings:
             warn(words)
@@ -299,6 +310,7 @@ def _show_plan(
         out.print(table)
         say(meaning)
     say("nothing was released or charged")
+    say("no value of a row was read: run counterveil check first, to see whether all rows fit")
 
 
 @contextmanager

@@ -59,6 +59,10 @@ PERSONAL = {
         "geburt geburtsdatum geburtsjahr geburtstag geboren"
     ),
     "birthplace": _words("birthplace birthcountry birth+place geburtsort geburtsland"),
+    "residence": _words(
+        "region postcode postal+code zip zipcode plz neighbourhood neighborhood residence hometown "
+        "postleitzahl wohnort wohnsitz bundesland stadtteil"
+    ),
     "family": _words(
         "marital marriage married spouse relationship family widowed divorced civil+status "
         "familienstand familie verheiratet ehepartner ledig geschieden verwitwet"

@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from counterveil.curator.scored import Score
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError, RequestError, VeilError
 from counterveil.hints import named
-from counterveil.networks import ARCHITECTURES, pick_device
+from counterveil.networks import ARCHITECTURES, one_thread, pick_device
 from counterveil.options import takes
 from counterveil.population import population_of
 from counterveil.population.whole_scorecard import WholeScorecard
@@ -285,6 +285,11 @@ class Curator:
             cluster=self.cluster,
         )
 
+    @property
+    def _threads(self) -> AbstractContextManager[None]:
+        """Those of torch while networks train: one for mixed tables, the caller's otherwise."""
+        return one_thread() if self.schema.family == "mixed" else nullcontext()
+
     def _by_functional(self, job: Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
         schema, table, how = self.schema, job.table, job.how
@@ -295,12 +300,12 @@ class Curator:
         training = how.training or TRAININGS[schema.family]
         training = replace(training, epochs=how.epochs or training.epochs)
         epochs, title = epochs_of(population, training), "training on the noisy population"
-        with progress_bar(title, epochs, show=job.progress) as tick:
+        with progress_bar(title, epochs, show=job.progress) as tick, self._threads:
+            recipe = Recipe(training, how.seed, str(self.device), torch.get_num_threads())
             made = fit_networks(
                 population, schema, seed=how.seed, device=self.device, training=training, tick=tick
             )
         statement = job.promise("functional", record.accesses)
-        recipe = Recipe(training, how.seed, str(self.device), torch.get_num_threads())
         told = {"plan": (*plan.reasons, *plan.warnings), "recipe": recipe}
         statement = statement.model_copy(update=told)
         return Veil(
@@ -318,7 +323,8 @@ class Curator:
         usual, how = dpsgd.ARCHITECTURES[self.schema.family], job.how
         surrogate = how.training.surrogate if how.training else usual.surrogate
         architecture = replace(usual, epochs=how.epochs or usual.epochs, surrogate=surrogate)
-        with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=job.progress) as tick:
+        bar = progress_bar("training by DP-SGD", 2 * architecture.epochs, show=job.progress)
+        with bar as tick, self._threads:
             made, accesses = dpsgd.release(
                 job.table, job.budget, architecture, seed=how.seed, device=self.device, tick=tick
             )
@@ -332,7 +338,7 @@ class Curator:
         usual, how = ARCHITECTURES[self.schema.family], job.how
         architecture = replace(usual, epochs=how.epochs or usual.epochs)
         title = f"training under the functional mechanism, {job.budget}"
-        with progress_bar(title, architecture.epochs, show=job.progress) as tick:
+        with progress_bar(title, architecture.epochs, show=job.progress) as tick, self._threads:
             autoencoder, prototypes = paper.build_prototypes(
                 job.table, job.budget, architecture, seed=how.seed, device=self.device, tick=tick
             )

@@ -49,7 +49,7 @@ SIMPLE = re.compile(r"[+-]?\d+(\.\d+)?")
 NO = {"no", "n", "false", "f", "none", "never", "negative", "neg", "absent", "off", "nein", "bad"}
 AN_IDENTIFIER = (
     "is an identifier: it tells rows or people apart and explains nothing; if it names the person "
-    "of a row, give it to release as --unit-column"
+    "of a row, name it in the release, which then protects people instead of rows"
 )
 TOO_MANY = (
     f"has over {MOST_CATEGORIES} different values; group them, by the first digits or letters"
@@ -62,10 +62,10 @@ class Decide(StrEnum):
     BOUNDS = "bounds of {}: they are those of the rows; put the public ones"
     CATEGORIES = "categories of {}: list all that a form allows, seen here or not"
     PERSONAL = "immutable, as the name says something personal: {}"
-    GOOD = 'which way is better for the person, as the name says: {}; see "good"'
+    GOOD = "which way is better for the person, as the name says: {}"
     MUTABLE = 'what else no answer may change: add "immutable": true, or a "direction"'
-    CODES = '{}: numbers taken for codes; "numeric" if they are amounts'
-    AMOUNTS = '{}: taken for amounts; "categorical" if they are codes'
+    CODES = "{}: numbers taken for codes; give them the kind of numbers if they are amounts"
+    AMOUNTS = "{}: taken for amounts; give them a kind with a list of values if they are codes"
     STEPS = "steps that would suit people: {}"
     EMPTY = "{}: most cells are empty; leave out what says nothing so"
     NINES = "{}: nines at one end, such as 999: a code for missing?"
@@ -308,7 +308,7 @@ def _step(number: Array, whole: bool) -> float | None:
     if size < 5:
         return None
     power = 10.0 ** math.floor(math.log10(size))
-    step = power * max(part for part in (1, 2, 5) if part * power <= size)
+    step = power * max((part for part in (1, 2, 5) if part * power <= size), default=0.5)
     shared = _shared_divisor(number) if whole else 1
     return float(shared) if step < shared <= 10 * step else float(step)
 

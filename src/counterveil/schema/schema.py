@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator
 from pydantic import model_validator as validator
 
-from counterveil.errors import SchemaError
+from counterveil.errors import RequestError, SchemaError
 from counterveil.files import read_bytes, write_whole
 from counterveil.hints import did_you_mean, named
 from counterveil.pages import notebook_table
@@ -45,6 +45,17 @@ class Label(Named):
         Otherwise `name` itself, which is no class.
         """
         return self.value_called(name)
+
+    def number_of(self, name: Any) -> int:
+        """The place of the class that people call `name`; a target that is none is refused."""
+        called = self.class_called(name)
+        for number, each in enumerate(self.classes):
+            if type(each) is type(called) and each == called:
+                return number
+        kinds = {type(each) for each in self.classes}
+        words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
+        has = f"the label has {words[kinds.pop()] if len(kinds) == 1 else ''}"
+        raise RequestError(f"target: no class {called!r}{self.offer(called, has)}")
 
     @validator(mode="after")
     def _check(self) -> Self:

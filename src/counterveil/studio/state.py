@@ -45,7 +45,7 @@ class State:
 
     def __init__(self, steps: Steps, jobs: Jobs, language: str, sent: Sent) -> None:
         self.steps, self.jobs, self.language = steps, jobs, language
-        self.sent = {**_kept(sent.get("kept", "{}")), **sent}
+        self.sent = {**_kept(sent.get("kept", "{}"), str), **sent}
         self.trouble = self.focus = ""
         self.busy: dict[str, Job] = {}
 
@@ -77,7 +77,9 @@ class State:
     @cached_property
     def cards(self) -> Cards:
         """The schema that is worked on."""
-        return Cards(_kept(self.sent.get("base", "")), self.sent)
+        base = _kept(self.sent.get("base", ""), object)
+        Schema(**base)  # refuses one that neither a draft nor a file has given
+        return Cards(base, self.sent)
 
     @cached_property
     def problems(self) -> dict[str | None, str]:
@@ -146,7 +148,7 @@ class State:
     @cached_property
     def shown_veil(self) -> dict[str, Any]:
         """The veil that is tried."""
-        return self.steps.veil(self.sent["veil"])
+        return self.steps.veil(self.sent.get("veil", ""))
 
     @property
     def report(self) -> dict[str, Any] | None:
@@ -214,19 +216,20 @@ class State:
 
     def json(self, name: str) -> Any:
         """A part of the state that is no text."""
-        return _kept(self.sent.get(name, "{}"))
+        return _kept(self.sent.get(name, "{}"), str, list)
 
     def job_of(self, kind: str) -> Job | None:
         """The last job of a kind that this page knows of."""
-        return self.jobs.find(self.sent.get(f"job-{kind}", ""))
+        found = self.jobs.find(self.sent.get(f"job-{kind}", ""))
+        return found if found and found.kind == kind else None
 
 
-def _kept(text: str) -> Any:
-    """What the page has kept as JSON."""
+def _kept(text: str, *kinds: type) -> Any:
+    """What the page has kept as JSON: an object, whose values are of these kinds."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
-        raise Problem(400, "the page is not understood", "Load it again.")
+    if not (isinstance(found, dict) and all(isinstance(each, kinds) for each in found.values())):
+        raise Problem(422, "the page is not understood", "Load it again.")
     return found

@@ -1,6 +1,7 @@
 """The page: what a person has entered comes in as a form, and the page or a part of it goes out."""
 
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -178,6 +179,7 @@ class Walk(State):
 
     def plan(self) -> Response:
         """What an ε buys, and what the account says to it."""
+        self._check_epsilon()
         self.sent["planned"] = "1"
         every = sorted({*EPSILONS, self.epsilon})
         plans = self.steps.plans(self._asked(Planned), every)
@@ -195,6 +197,7 @@ class Walk(State):
 
     def deltas(self) -> Response:
         """What other δ would buy."""
+        self._check_epsilon()
         deltas = self.steps.deltas(self._asked(Planned), self.epsilon)
         return self._response("deltas.html", deltas=deltas)
 
@@ -211,6 +214,11 @@ class Walk(State):
     def _asked(self, kind: type[Kind], **more: Any) -> Kind:
         """What is asked about rows, checked."""
         return parsed(kind, json.dumps(self.planned | more).encode())
+
+    def _check_epsilon(self) -> None:
+        """Refuse an ε that is no number, which stands for the usual one elsewhere."""
+        if isinstance(number_in(self.sent.get("epsilon") or "1"), str):
+            Budget(math.nan)
 
     def _begin(self, kind: str, work: Callable[[Job], Any], wanted: str | None = None) -> Response:
         self.sent[f"job-{kind}"] = self.jobs.start(kind, work, wanted).id

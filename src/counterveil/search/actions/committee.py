@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.models import TargetModel
-from counterveil.networks import fit, seeded
+from counterveil.networks import fit, one_thread, seeded
 from counterveil.population import MixedPopulation
 from counterveil.privacy.record import NoisyRecord
 from counterveil.search.actions.people import People
@@ -119,6 +119,7 @@ def _again(population: MixedPopulation, rng: np.random.Generator) -> NoisyRecord
     return replace(population.record, measurements=tuple(measurements))
 
 
+@one_thread()
 def _taught(people: People, points: Array, labels: Array, weights: Array) -> Committee:
     """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
     cells = people.cells(torch.from_numpy(points).to(people.device)).cpu()

@@ -57,19 +57,12 @@ def select_targets(log_proba: Tensor, asked: TargetClasses, label: Label) -> Ten
         predicted = log_proba.argmax(dim=1, keepdim=True)
         return log_proba.scatter(1, predicted, -torch.inf).argmax(dim=1)
     if isinstance(asked, (str, int, float, np.generic)):
-        names = [label.class_called(asked)] * len(log_proba)
+        numbers = [label.number_of(asked)] * len(log_proba)
     else:
-        names = [label.class_called(name) for name in asked]
-    if len(names) != len(log_proba):
-        raise RequestError(f"target: {len(names)} classes for {len(log_proba)} queries")
-    number_of = {(type(name), name): number for number, name in enumerate(label.classes)}
-    for name in names:
-        if (type(name), name) not in number_of:
-            kinds = {kind for kind, _ in number_of}
-            words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
-            has = f"the label has {words[kinds.pop()] if len(kinds) == 1 else ''}"
-            raise RequestError(f"target: no class {name!r}{label.offer(name, has)}")
-    return torch.tensor([number_of[type(name), name] for name in names])
+        numbers = [label.number_of(name) for name in asked]
+    if len(numbers) != len(log_proba):
+        raise RequestError(f"target: {len(numbers)} classes for {len(log_proba)} queries")
+    return torch.tensor(numbers)
 
 
 # --- Step 2: the balancing coefficients ---

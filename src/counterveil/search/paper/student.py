@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from counterveil.errors import CallLimitError
 from counterveil.models import Rows, TargetModel, TorchModel
-from counterveil.networks import Adam, classifier, seeded
+from counterveil.networks import Adam, classifier, one_thread, seeded
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.projection import Snap
 from counterveil.terminal import Tick, progress_bar, silent
@@ -72,6 +72,7 @@ def legal_rows(veil: Veil, snap: Snap, count: int, *, seed: int) -> Tensor:
     return snap(blend, Box(torch.zeros_like(blend), torch.ones_like(blend)))
 
 
+@one_thread()
 def distil(
     model: TargetModel, points: Tensor, log_proba: Tensor, *, seed: int, tick: Tick = silent
 ) -> TorchModel:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from counterveil.errors import RequestError
-from counterveil.files import Place, read_bytes, write_whole
+from counterveil.files import CERTIFICATE_FILES, Place, read_bytes, write_whole
 from counterveil.search.results.answer import as_records
 from counterveil.search.results.wording import DecidedBy
 from counterveil.signature import CERTIFICATE, Signature, Signer, SigningKey
@@ -126,7 +126,7 @@ class Certificate:
 
 def is_file(place: Place) -> bool:
     """Whether certificates go to a file, by its name, and not to a folder."""
-    return Path(place).suffix.lower() in {".json", ".jsonl"}
+    return Path(place).suffix.lower() in CERTIFICATE_FILES
 
 
 def save_certificates(result: Explanations, place: Place, key: SigningKey | None = None) -> None:
