@@ -30,7 +30,6 @@ from counterveil.search.results.reasons import Gain, ReasonFinder
 from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
 from counterveil.search.results.region_finder import RegionFinder
 from counterveil.search.results.tables import with_index
-from counterveil.search.results.wording import DecidedBy
 
 
 @dataclass(frozen=True)
@@ -136,14 +135,12 @@ class ResultBuilder:
     def _gains(self, request: Request, at: Array) -> list[list[Gain]]:
         """What counts most against the people of the queries `at`; nothing where P~ is not known.
 
-        A model whose calls are counted is not asked. Where P~ is mostly noise, only the private
-        model has reasons: it learnt from that noise.
+        A model whose calls are counted is not asked. Where P~ is mostly noise, there are no reasons.
         """
         model, population = self.components.model, self.components.population
         if not isinstance(population, MixedPopulation) or model.calls_left is not None:
             return [[] for _ in at]
-        is_own = self.components.decided_by is DecidedBy.PRIVATE_MODEL
-        if not (is_own or SureShares(population).veil_knows):
+        if not SureShares(population).veil_knows:
             return [[] for _ in at]
         now, targets = request.before.argmax(dim=1).numpy(), request.batch.targets.numpy()
         points = request.batch.queries.cpu()

@@ -16,6 +16,7 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
+from counterveil.search.results import wording
 from counterveil.search.results.answer import Answer, Refusal
 from counterveil.search.results.put_off import Lazy, PutOff
 from counterveil.search.results.reasons import Gain, Reason
@@ -223,6 +224,11 @@ class Outcome:
     knows_pairs = _of_quality(
         "knows_pairs", "Whether the veil knows which values go together; None without a P~."
     )
+
+    @property
+    def warning(self) -> str:
+        """What the veil cannot tell about answers; "" where there is nothing to say."""
+        return wording.warning(self.veil_knows, self.knows_pairs)
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
