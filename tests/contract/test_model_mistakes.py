@@ -289,6 +289,20 @@ def test_a_category_that_an_encoder_has_never_seen_is_named(veil, schema, frame,
     assert told in said
 
 
+def test_what_a_model_cannot_take_is_in_no_region(release_once, schema, frame, rows, tmp_path):
+    known = frame.housing != "free"  # which the schema has
+    veil = release_once(schema, rows[known], 100.0, epochs=6)
+    steps = (OneHotEncoder(), ["housing"]), ("passthrough", NUMBERS)
+    model = estimator(frame[known], rows.loan[known], *steps)
+    queries = frame[known][model.predict(frame[known]) == "refused"].head(10)
+    result = Explainer(veil, model).explain(queries, "granted", progress=False)
+    result.save(tmp_path / "answers.html")
+    listed = result.changes()["values"].dropna()
+    assert len(listed)
+    assert not any("free" in each for each in listed)
+    assert any(result.reasons_of(query) for query in range(10))
+
+
 def test_a_missing_value_that_a_model_cannot_take_is_named(schema, frame, rows):
     known = frame.debt.notna()
     model = estimator(frame[known], rows.loan[known], ("passthrough", [*NUMBERS, "debt"]))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import CounterveilWarning, RequestError
+from counterveil.errors import CallLimitError, CounterveilWarning, ModelError, RequestError
 from counterveil.hints import named
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.population import MixedPopulation
@@ -204,12 +204,19 @@ class SearchComponents:
         )
 
     def quality(self, queries: Array, answers: Array, targets: Array) -> AnswerQuality | None:
-        """The quality of encoded answers to encoded queries; None without a population."""
-        if self.believable is None:
+        """The quality of encoded answers to encoded queries; None without a population.
+
+        Nor where the model cannot take rows of that: answers do not fail for it.
+        """
+        try:
+            known = self.believable
+        except CallLimitError:
+            raise
+        except ModelError:
             return None
-        if isinstance(self.believable, ImageGround):
-            return self.believable.quality(queries, answers, targets)
-        return AnswerQuality.of(self.believable, queries, answers, targets)
+        if isinstance(known, ImageGround):
+            return known.quality(queries, answers, targets)
+        return None if known is None else AnswerQuality.of(known, queries, answers, targets)
 
 
 def consulted_model(

@@ -135,7 +135,7 @@ class ResultBuilder:
     def _gains(self, request: Request, at: Array) -> list[list[Gain]]:
         """What counts most against the people of the queries `at`; nothing where P~ is not known.
 
-        A model whose calls are counted is not asked. Where P~ is mostly noise, there are no reasons.
+        A model whose calls are counted is not asked. Where P~ is mostly noise, nothing is a reason.
         """
         model, population = self.components.model, self.components.population
         if not isinstance(population, MixedPopulation) or model.calls_left is not None:
