@@ -41,13 +41,14 @@ class TargetModel:
     `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
     `additive`: how its log-odds add up over features, where its structure shows that they do.
     `kinks`: of a model that adds up in "steps", where the line of each number bends, by its column.
-    `goes_by_place`: whether it was fitted without column names, and gets columns by their places.
+    `goes_by_place`: which form of the table's columns it gets by their places, where it was fitted
+    on as many without names; else "".
     `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
     additive: Additive | None = None
-    goes_by_place = False
+    goes_by_place: Literal["", "rows", "encoding"] = ""
     kinks: Mapping[int, Array] = MappingProxyType({})
     batch: int | None = None
     _outputs: Outputs = "probabilities"  # what the model gives

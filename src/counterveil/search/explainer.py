@@ -95,6 +95,7 @@ class Explainer:
         self._components = SearchComponents(
             self.veil, consulted, decided_by, self.weights, self.device
         )
+        self._components.warn_of_column_order()
         self.encoding = self._components.encoding
         self._builder = ResultBuilder(self._components, statement, named)
 
