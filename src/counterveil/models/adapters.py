@@ -216,8 +216,8 @@ class EstimatorModel(CallableModel):
         if self.goes_by_place and self.schema.text_columns:
             return ModelError(
                 f"the model failed with {type(error).__name__}: it was fitted without column "
-                "names, and gets the table's columns by their place, texts as they are; fit a pipeline "
-                "that encodes them, on a frame with names, or set 'inputs' (--model-input)"
+                "names, and gets the table's columns by their place, texts as they are; fit a "
+                "pipeline that encodes them, on a frame with names, or set 'inputs' (--model-input)"
             )
         if self._fitted_on in {None, columns if self._over_rows else width}:
             return super()._failure(error, part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -39,6 +39,7 @@ class Request:
     asked: Rows
     index: pd.Index[Any] | None  # of the caller's table
     carried: pd.DataFrame | None  # its further columns
+    dtypes: Mapping[str, Any]  # and the types of the others, if it is of pandas
     batch: QueryBatch  # the queries as the search takes them
     before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
@@ -123,6 +124,7 @@ class ResultBuilder:
             signer=self.components.veil.signer,
             index=request.index,
             carried=request.carried,
+            dtypes=request.dtypes,
             decided_by=self.components.decided_by,
             rules=[distinct[each] for each in which],
             origin=lambda: self.origin,

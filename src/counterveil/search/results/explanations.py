@@ -29,6 +29,7 @@ from counterveil.search.results.tables import (
     is_plain,
     of_caller,
     or_none,
+    typed_as,
     with_index,
 )
 from counterveil.signature import SigningKey, signer_dict, signer_line
@@ -156,10 +157,17 @@ class Explanations(Outcome):
     def frame(self) -> pd.DataFrame:
         """The counterfactual rows that were found, with the index of their queries.
 
-        With k > 1 the index has one more level, `answer`, from 1.
+        With k > 1 the index has one more level, `answer`, from 1. Further columns of the caller's
+        table come first, as in files, and all have the types that they have there if values fit.
         """
         index = pd.RangeIndex(len(self)) if self.index is None else self.index
-        return self.rows.set_axis(index_of_answers(index, self.k), axis=0)[self.valid]
+        index = index_of_answers(index, self.k)[self.valid]
+        found = typed_as(self.rows[self.valid].set_axis(index, axis=0), self.dtypes)
+        if self.carried is None:
+            return found
+        query, _ = self._positions
+        carried = self.carried.iloc[query[self.valid]].set_axis(index, axis=0)
+        return pd.concat([carried, found], axis=1)
 
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.

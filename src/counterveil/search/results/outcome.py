@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -82,6 +82,7 @@ class Outcome:
       `answer`, from 1.
     - `carried`: further columns of the caller's table, such as a key, one row a query; None where
       there are none.
+    - `dtypes`: of the schema's columns in the caller's table, if it is of pandas.
     - `decided_by`: whose decisions these are.
     - `rules`: what every answer to a query keeps, one entry a query.
     - `regions`: of each answer, which values of its changes work; found when first looked at.
@@ -113,6 +114,7 @@ class Outcome:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     carried: pd.DataFrame | None = None
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
     decided_by: DecidedBy = DecidedBy.MODEL
     rules: Sequence[Rules] = ()
     regions: PutOff[Region] = PutOff()  # noqa: RUF009
