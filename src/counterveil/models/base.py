@@ -13,7 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
-from counterveil.hints import did_you_mean
+from counterveil.hints import did_you_mean, named
 from counterveil.models.additive import Additive
 from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
@@ -216,6 +216,7 @@ def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
     if isinstance(names, str):
         names = (names,)
     names = classes if names is None else tuple(names)
+    names = tuple(_as_in_schema(names, schema))
     single = len(names) == 1 and len(classes) == 2
     if single and names[0] in classes:
         names = (classes[1 - classes.index(names[0])], names[0])
@@ -224,9 +225,17 @@ def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
     return Columns(names, column_order(names, schema), single)
 
 
+def _as_in_schema(names: Sequence[Category], schema: Schema) -> list[Category]:
+    """The classes that are called `names`: so, or what people call them."""
+    if set(names) <= set(schema.label.classes):
+        return list(names)
+    shown = {name: value for value, name in schema.label.value_names}
+    return [shown.get(name, name) if isinstance(name, str) else name for name in names]
+
+
 def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
     """Where each class of the schema stands among a model's columns, called `names`."""
-    wanted = list(schema.label.classes)
+    wanted, names = list(schema.label.classes), _as_in_schema(names, schema)
     if len(names) != len(wanted):
         raise _wrong_count(len(names), len(wanted))
     if set(names) != set(wanted):
@@ -243,7 +252,8 @@ def _wrong_count(found: int, wanted: int) -> ModelError:
 
 def foreign_classes(names: Iterable[Category], schema: Schema) -> ModelError:
     """The error for a model whose classes are not called as in the schema."""
-    how = "called otherwise than the schema's"
+    names = list(names)
+    how = f"called otherwise than the schema's: {named(names)}"
     if all(isinstance(name, int) for name in names):
         how = "numbered 0, 1, ..., not called as in the schema"
     return ModelError(f"the model's classes are {how}; {name_columns(schema)}")
