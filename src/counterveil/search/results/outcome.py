@@ -235,8 +235,10 @@ class Outcome:
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
         for what, place, count in (("query", query, len(self)), ("answer", answer, self.k)):
-            if not 0 <= place < count:
-                raise RequestError(f"no {what} at position {place}; positions are 0 to {count - 1}")
+            if not isinstance(place, (int, np.integer)) or not 0 <= place < count:
+                raise RequestError(
+                    f"no {what} at position {place!r}; positions are 0 to {count - 1}"
+                )
         return query * self.k + answer
 
     def changes_of(self, query: int, answer: int = 0) -> list[Change]:
