@@ -229,13 +229,15 @@ class Encoding:
         present = set(names)
         absent = [column for column in self._names if column not in present]
         if absent:
-            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            lacking = f"column {absent[0]!r}{more} is missing from the table"
+            lacking, it = f"column {absent[0]!r} is missing from the table", "it"
+            if len(absent) > 1:
+                more = f"{absent[0]!r} and {len(absent) - 1} more"
+                lacking, it = f"columns {more} are missing from the table", "them"
             if self._private:
                 spelt = spelt_otherwise(absent[0], present)
-                raise DataError(f"{lacking}{spelt}; add it, or take it out of the schema")
+                raise DataError(f"{lacking}{spelt}; add {it}, or take {it} out of the schema")
             near = like(absent[0], present - {*self._names})
-            raise DataError(f"{lacking}{'; add it' if near is None else f'; it has {near!r}'}")
+            raise DataError(f"{lacking}{'; add ' + it if near is None else f'; it has {near!r}'}")
         if label:
             self._check_label(names)
 

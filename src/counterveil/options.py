@@ -5,6 +5,7 @@ types, so that the same mistake gets the same message everywhere: a RequestError
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -36,6 +37,7 @@ class Must:
         return core_schema.with_info_wrap_validator_function(self._read, inner)
 
     def _read(self, given: Any, read: Any, info: Any) -> Any:
+        given = _in_one_order(given)
         try:
             return read(given)
         except ValidationError:
@@ -101,7 +103,7 @@ def takes(*kinds: type[Options], only: tuple[str, ...] = ()) -> Callable[[Functi
         def checked(*given: Any, **options: Any) -> Any:
             for name in options:
                 if name not in known:
-                    raise RequestError(f"no option {name!r}{did_you_mean(name, known)}")
+                    raise RequestError(f"no option {name!r}{did_you_mean(name, sorted(known))}")
             return function(*given, **options)
 
         cast(Any, checked).__signature__ = own.replace(parameters=[*mine, *more])
@@ -110,12 +112,22 @@ def takes(*kinds: type[Options], only: tuple[str, ...] = ()) -> Callable[[Functi
     return taking
 
 
+def _in_one_order(given: Any) -> Any:
+    """Sets as lists in the same order in every process, and what is a mapping of them."""
+    if isinstance(given, Mapping):
+        return {name: _in_one_order(each) for name, each in given.items()}
+    if not isinstance(given, (set, frozenset)):
+        return given
+    some = sorted(map(_in_one_order, given), key=repr)
+    return sorted(some, key=lambda each: each if isinstance(each, (int, float)) else math.inf)
+
+
 def _plain(given: Any) -> Any:
     """Numbers and columns of numpy and pandas as plain ones, at any depth."""
     if hasattr(given, "tolist"):
         return given.tolist()
     if isinstance(given, Mapping):
         return {name: _plain(each) for name, each in given.items()}
-    if isinstance(given, (list, tuple, set, frozenset)):
+    if isinstance(given, (list, tuple)):
         return [_plain(each) for each in given]
     return given

@@ -289,6 +289,20 @@ def test_a_category_that_an_encoder_has_never_seen_is_named(veil, schema, frame,
     assert told in said
 
 
+def test_what_a_model_cannot_take_is_in_no_region(release_once, schema, frame, rows, tmp_path):
+    known = frame.housing != "free"  # which the schema has
+    veil = release_once(schema, rows[known], 100.0, epochs=6)
+    steps = (OneHotEncoder(), ["housing"]), ("passthrough", NUMBERS)
+    model = estimator(frame[known], rows.loan[known], *steps)
+    queries = frame[known][model.predict(frame[known]) == "refused"].head(10)
+    result = Explainer(veil, model).explain(queries, "granted", progress=False)
+    result.save(tmp_path / "answers.html")
+    listed = result.changes()["values"].dropna()
+    assert len(listed)
+    assert not any("free" in each for each in listed)
+    assert any(result.reasons_of(query) for query in range(10))
+
+
 def test_a_missing_value_that_a_model_cannot_take_is_named(schema, frame, rows):
     known = frame.debt.notna()
     model = estimator(frame[known], rows.loan[known], ("passthrough", [*NUMBERS, "debt"]))
@@ -320,18 +334,31 @@ def test_a_function_whose_calls_are_counted_is_not_probed(schema, frame):
 
 
 def test_columns_in_another_order_are_noticed(release_once, schema, rows, frame):
-    three = ("age", "income", "children")
+    three = ["age", "income", "children"]
     narrow = schema.model_copy(update={"features": tuple(schema.feature(name) for name in three)})
     granted = np.where(frame.income > 5, "granted", "refused")
     known = rows.children.notna()
     table = frame[known][[*three]].astype(float)
     veil = release_once(narrow, table.assign(loan=granted[known]), 100.0, epochs=6)
 
-    def explained(columns):
+    def explained(columns, veil=veil):
         model = LogisticRegression(max_iter=1000).fit(table[columns].to_numpy(), granted[known])
-        return Explainer(veil, model).explain(table.head(3), progress=False)
+        return Explainer(veil, model)
 
     explained([*three])  # without a warning
-    with pytest.warns(CounterveilWarning, match="fitted without column names") as caught:
+    with pytest.warns(CounterveilWarning, match="and contradicts what the veil knows") as caught:
         explained(["income", "age", "children"])
     assert "schema's order, age, income, children" in str(caught[0].message)
+    unsure = release_once(narrow, table.assign(loan=granted[known]), 0.01, epochs=1)
+    with pytest.warns(CounterveilWarning, match="names: it gets its columns in the schema's order"):
+        explained([*three], unsure)
+    # Where the encoding has as many columns, it is what the model gets.
+    two = narrow.model_copy(update={"features": narrow.features[:2]})
+    three.remove("children")
+    veil = release_once(two, table[three].assign(loan=granted[known]), 100.0, epochs=6)
+    with pytest.warns(CounterveilWarning, match="gets its columns, encoded, in the schema's order"):
+        explained(three, veil)
+    # Text that such a model cannot take.
+    told = HistGradientBoostingClassifier().fit(np.zeros((9, 8)), rows.loan[:9])
+    said = refusal(lambda: ask_frame(adapt(told, schema), frame))
+    assert "fitted without column names" in said

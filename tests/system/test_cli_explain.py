@@ -12,6 +12,7 @@ from torch import nn
 
 from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
 from counterveil.models import Rows, save_exported
 from counterveil.schema import Schema
 from counterveil.tables import read_table
@@ -189,6 +190,8 @@ def test_names_for_people_are_understood(veil):
     values = {name: value for name, value in VALUES.items() if name != "region"}
     row = asked_rows(None, where(**values, part="north")[1::2], schema)
     assert Rows.of_frame(row, Encoding(schema)).frame.region.tolist() == [1]
+    with pytest.raises(RequestError, match=r"--where part: category not in the schema"):
+        asked_rows(None, where(**values, part="nowhere")[1::2], schema)
 
 
 def test_a_key_goes_with_the_answers_to_every_file(run, does, world):

@@ -361,7 +361,13 @@ def test_what_a_veil_does_not_know_is_said(explainer, refused, schema, rows):
     assert "stability" not in noisy.measures(query)
     assert wording.TOO_NOISY in noisy.to_html()
     assert noisy.to_dict()["veil_knows"] is False
-    assert noisy.text(query) == result.text(query)
+    assert noisy.text(query) == f"{result.text(query)} {wording.TOO_NOISY}"
+    for table in (noisy.summary(), noisy.table(), pd.DataFrame(noisy.to_dict()["explanations"])):
+        assert table[["effort", "plausibility", "stability"]].isna().all(axis=None)
+    assert noisy.table().warning.tolist() == [
+        wording.TOO_NOISY * each for each in noisy.valid.tolist()
+    ]
+    assert "warning" not in result.table()
     known = explainer.explain(refused.head(5), "granted", progress=False)
     assert known.knows_pairs
     assert wording.NO_PAIRS not in known.explain(int(known.found[0]))
@@ -369,6 +375,9 @@ def test_what_a_veil_does_not_know_is_said(explainer, refused, schema, rows):
     result = Explainer(veil).explain(refused.head(5), "granted", progress=False)
     assert result.explain(int(result.found[0])).count(wording.NO_PAIRS) == 1
     assert result.to_dict()["knows_pairs"] is False
+    assert wording.NO_PAIRS in result.text(int(result.found[0]))
+    assert result.summary().warning.eq(wording.NO_PAIRS).any()
+    assert "that is not known here" in result.letter(int(result.found[0]))
 
 
 def test_nobody_is_told_to_owe_more(veil, refused):
@@ -458,3 +467,9 @@ def test_where_the_veil_is_noise_nothing_changes_or_counts_that_the_model_ignore
     assert len(result.found) + result.count(Status.ALREADY) == len(queries)
     assert (result.rows[names[3:]] == queries[names[3:]]).all(axis=None)
     assert not result.reasons_of(int(result.found[0]))
+    result = Explainer(veil).explain(queries, progress=False)  # what learnt from noise is no reason
+    letters = result.mail_merge()
+    assert letters.reason_1.eq("").all()
+    assert letters.warning.str.contains("too uncertain").all()
+    assert letters.letter.str.contains("too uncertain").all()
+    assert "ist zu ungenau" in result.letter(0, "de")

@@ -190,3 +190,6 @@ def test_rules_are_written_in_one_way(schema):
     assert told["allowed"] == {"age": [30, 40.5], "housing": ["own", "rent"]}
     assert told["relations"][0] == ["income", "<=", "children", 1.0]
     assert Rules().to_dict(schema) == {}
+    for unknown in (["y", "x", "z"], {"z", "x", "y"}):  # the same one is named in every process
+        with pytest.raises(RequestError, match="no feature 'x'"):
+            Rules(immutable=unknown).tighten(schema)

@@ -62,7 +62,7 @@ def test_tables_that_do_not_fit(schema, rows):
     encoding = Encoding(schema)
     with pytest.raises(DataError, match="empty"):
         encoding.encode(rows.head(0))
-    with pytest.raises(DataError, match="column 'age' and 1 more is missing"):
+    with pytest.raises(DataError, match="columns 'age' and 1 more are missing"):
         encoding.encode(rows.drop(columns=["age", "region"]))
     twice = pd.concat([rows, rows[["age"]]], axis=1)
     with pytest.raises(DataError, match=r"columns 1 and \d+ of the table have the same name"):

@@ -177,6 +177,25 @@ def test_the_callers_index_survives(explainer, queries, tmp_path):
     assert explainer.explain(queries.head(2).to_dict("records"), progress=False).index is None
 
 
+def test_a_frame_has_the_callers_types_and_further_columns(explainer, queries):
+    own = {"age": "int8", "region": "float64", "children": "Int8", "debt": "float64"}
+    own |= {"degree": "category", "member": "string"}
+    known = queries[queries.degree == "none"].assign(customer=7).astype(own)
+    found = explainer.explain(known, "granted", progress=False).frame()
+    assert len(found)
+    assert found.columns[0] == "customer"
+    for name in ("age", "region", "children", "debt", "member", "customer"):
+        assert found[name].dtype == known[name].dtype, name
+    assert set(found.degree.cat.categories) == {"none", *found.degree.dropna()}
+    coarse = known.astype({"income": "float16"})  # what is found may have more digits
+    result = explainer.explain(coarse, "granted", progress=False)
+    pd.testing.assert_series_equal(
+        result.frame().income, result.rows[result.valid].income, check_dtype=False
+    )
+    records = explainer.explain(known.to_dict("records"), "granted", progress=False)
+    assert records.frame().age.dtype == np.int64
+
+
 def test_an_index_called_like_other_columns(explainer, queries, tmp_path):
     for name in ("query", "age"):
         explainer.explain(queries.head(2).rename_axis(name), progress=False).save(

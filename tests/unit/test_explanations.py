@@ -179,6 +179,12 @@ def test_tables_say_which_answer(several, result):
     assert shops.tolist() == [("a", 1, 1), ("a", 1, 2), ("b", 2, 1)]
 
 
+def test_a_query_is_asked_for_by_its_position(several):
+    for name in ("k1", 1.0, len(several)):
+        with pytest.raises(RequestError, match="positions are 0 to"):
+            several.text(name)
+
+
 def test_some_of_the_queries_keep_all_their_answers(several):
     some = several.only([3, 0])
     assert len(some) == 2

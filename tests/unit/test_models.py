@@ -179,8 +179,14 @@ def test_models_that_do_not_fit(schema, rows, points):
     with pytest.raises(ModelError, match="NaN or infinity"):
         adapt(broken, schema)
     other = LogisticRegression().fit(points.numpy(), np.where(rows.loan == "granted", "up", "down"))
-    with pytest.raises(ModelError, match="called otherwise than the schema's"):
+    with pytest.raises(ModelError, match=r"the schema's: down, up; .* out of: refused,granted"):
         adapt(other, schema)
+    names = {"granted": "up", "refused": "down"}  # what people call them
+    label = type(schema.label)(**schema.label.model_dump() | {"value_names": names})
+    shown = adapt(other, schema.model_copy(update={"label": label}))
+    np.testing.assert_allclose(
+        ask_points(shown, points).exp().numpy(), other.predict_proba(points.numpy()), atol=1e-5
+    )
     half = type("Half", (), {"predict_proba": lambda _, rows: np.full((len(rows), 2), 0.5)})()
     with pytest.raises(ModelError, match="another schema"):
         adapt(EstimatorModel(half, schema), schema.model_copy(update={"name": "other"}))

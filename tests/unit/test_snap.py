@@ -8,6 +8,7 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Schema
 from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.decoding import as_people_write
 from counterveil.search.constraints.projection import Snap
 
 
@@ -87,3 +88,23 @@ def test_a_derived_feature_may_come_before_its_source():
     changed = snap.changed_features(rows, queries)
     assert changed.tolist() == [[False, False, True]]
     assert snap.columns_of_features(changed).tolist() == [[True, False, True, True]]
+
+
+def test_invented_rows_have_numbers_as_people_write_them():
+    schema = Schema(
+        label=Label(name="y", classes=(0, 1)),
+        features=(
+            Numeric(name="debt", lower=0, upper=10_000, missing=True),
+            Numeric(name="amount", lower=500, upper=40_000, integer=True, step=500),
+            Numeric(name="savings", lower=-40_000, upper=26_331, integer=True, missing=True),
+            Numeric(name="year", lower=1900, upper=2020, integer=True),
+        ),
+    )
+    rows = pd.DataFrame({"debt": [7635.1084243849, None], "amount": [26_331, 501],
+                         "savings": pd.array([26_330, None], dtype="Int64"),
+                         "year": [1987, 2020]})  # fmt: skip
+    found = as_people_write(schema, rows)
+    assert found.dtypes.equals(rows.dtypes)
+    assert found.iloc[0].tolist() == [7640, 26_500, 26_300, 1987]
+    assert found.isna().sum().sum() == 2
+    assert found.amount[1] == 500

@@ -86,7 +86,12 @@ def _row_of(pairs: dict[str, str], schema: Schema) -> pd.DataFrame:
             f"{f'; … ({len(absent) - 12} more)' if len(absent) > 12 else ''}"
         )
     row = {name: None if value in MISSING else value for name, value in values.items()}
-    return pd.DataFrame([row], dtype=object)
+    table = pd.DataFrame([row], dtype=object)
+    for why in Encoding(schema).bad_rows(table).values():
+        for typed, name in ((typed, called[typed]) for typed in pairs if typed != called[typed]):
+            if why.startswith(f"column {name!r}: "):
+                raise RequestError(f"--where {typed}: {why.partition(': ')[2]}")
+    return table
 
 
 def _matching(

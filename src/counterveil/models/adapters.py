@@ -183,6 +183,7 @@ class EstimatorModel(CallableModel):
     ) -> None:
         self._fitted_on = getattr(estimator, "n_features_in_", None)
         fitted_names = getattr(estimator, "feature_names_in_", None)
+        is_said = inputs == "encoding"
         if inputs == "auto" and self._fitted_on == schema.width and fitted_names is None:
             inputs = "encoding"
         classes = _checked_classes(_own_classes(estimator), classes, schema)
@@ -198,9 +199,9 @@ class EstimatorModel(CallableModel):
             inputs=inputs,
             classes=classes,
         )
-        self.goes_by_place = (
-            inputs != "encoding" and fitted_names is None and self._fitted_on == len(schema.columns)
-        )
+        by_place = fitted_names is None and self._fitted_on == len(schema.columns)
+        if by_place and not (is_said or schema.images):
+            self.goes_by_place = "encoding" if inputs == "encoding" else "rows"
         self.additive = additive_estimator(estimator, schema)
         names = [] if fitted_names is None else [str(name) for name in fitted_names]
         strays = [name for name in names if base.column_called(name, schema.columns) is None]
@@ -212,6 +213,12 @@ class EstimatorModel(CallableModel):
         if self._over_rows and self._stray is not None:
             return ModelError(base.unknown_column(self._stray, self.schema))
         columns, width = len(self.schema.columns), self.schema.width
+        if self.goes_by_place and self.schema.text_columns:
+            return ModelError(
+                f"the model failed with {type(error).__name__}: it was fitted without column "
+                "names, and gets the table's columns by their place, texts as they are; fit a "
+                "pipeline that encodes them, on a frame with names, or set 'inputs' (--model-input)"
+            )
         if self._fitted_on in {None, columns if self._over_rows else width}:
             return super()._failure(error, part)
         return ModelError(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
-from counterveil.hints import did_you_mean
+from counterveil.hints import did_you_mean, named
 from counterveil.models.additive import Additive
 from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
@@ -41,13 +41,14 @@ class TargetModel:
     `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
     `additive`: how its log-odds add up over features, where its structure shows that they do.
     `kinks`: of a model that adds up in "steps", where the line of each number bends, by its column.
-    `goes_by_place`: whether it was fitted without column names, and gets columns by their places.
+    `goes_by_place`: which form of the table's columns it gets by their places, where it was fitted
+    on as many without names; else "".
     `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
     additive: Additive | None = None
-    goes_by_place = False
+    goes_by_place: Literal["", "rows", "encoding"] = ""
     kinks: Mapping[int, Array] = MappingProxyType({})
     batch: int | None = None
     _outputs: Outputs = "probabilities"  # what the model gives
@@ -215,6 +216,7 @@ def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
     if isinstance(names, str):
         names = (names,)
     names = classes if names is None else tuple(names)
+    names = tuple(_as_in_schema(names, schema))
     single = len(names) == 1 and len(classes) == 2
     if single and names[0] in classes:
         names = (classes[1 - classes.index(names[0])], names[0])
@@ -223,9 +225,17 @@ def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
     return Columns(names, column_order(names, schema), single)
 
 
+def _as_in_schema(names: Sequence[Category], schema: Schema) -> list[Category]:
+    """The classes that are called `names`: so, or what people call them."""
+    if set(names) <= set(schema.label.classes):
+        return list(names)
+    shown = {name: value for value, name in schema.label.value_names}
+    return [shown.get(name, name) if isinstance(name, str) else name for name in names]
+
+
 def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
     """Where each class of the schema stands among a model's columns, called `names`."""
-    wanted = list(schema.label.classes)
+    wanted, names = list(schema.label.classes), _as_in_schema(names, schema)
     if len(names) != len(wanted):
         raise _wrong_count(len(names), len(wanted))
     if set(names) != set(wanted):
@@ -242,7 +252,8 @@ def _wrong_count(found: int, wanted: int) -> ModelError:
 
 def foreign_classes(names: Iterable[Category], schema: Schema) -> ModelError:
     """The error for a model whose classes are not called as in the schema."""
-    how = "called otherwise than the schema's"
+    names = list(names)
+    how = f"called otherwise than the schema's: {named(names)}"
     if all(isinstance(name, int) for name in names):
         how = "numbered 0, 1, ..., not called as in the schema"
     return ModelError(f"the model's classes are {how}; {name_columns(schema)}")

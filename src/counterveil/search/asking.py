@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from counterveil.encoding import Array
+from counterveil.errors import ModelError
 from counterveil.models import Rows, TargetModel
 
 SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
@@ -35,6 +38,21 @@ def go_on() -> None:
     """Raise `Stopped` if the search is to end. Called before a model is asked."""
     if _is_over.get()():
         raise Stopped
+
+
+def wherever_it_can(ask: Callable[[Array], Tensor], groups: Array, classes: int) -> Tensor:
+    """What a model says of rows, (rows, classes): NaN for the groups of rows that it cannot take.
+
+    `ask(at)`: what it says of the rows at some positions. `groups`: a number for each row.
+    """
+    with suppress(ModelError):
+        return ask(np.arange(len(groups))).double().cpu()
+    found = torch.full((len(groups), classes), torch.nan, dtype=torch.float64)
+    for each in np.unique(groups):
+        at = np.flatnonzero(groups == each)
+        with suppress(ModelError):
+            found[torch.from_numpy(at)] = ask(at).double().cpu()
+    return found
 
 
 def class_margin(log_proba: Tensor, targets: Tensor) -> Tensor:

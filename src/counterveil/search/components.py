@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import CounterveilWarning, RequestError
+from counterveil.errors import CallLimitError, CounterveilWarning, ModelError, RequestError
 from counterveil.hints import named
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.population import MixedPopulation
@@ -147,7 +148,6 @@ class SearchComponents:
         if isinstance(self.population, MixedPopulation):
             model = self.queryable_model
             with progress_bar("learning how such models decide", 1, show=self.shows_progress):
-                self._warn_of_column_order(self.population)
                 return believable_context(self.population, model, self.device, stands_in=stands_in)
         private = None
         if self.decided_by is DecidedBy.MODEL and self.veil.surrogate is not None:
@@ -161,16 +161,37 @@ class SearchComponents:
             stands_in=stands_in,
         )
 
-    def _warn_of_column_order(self, population: MixedPopulation) -> None:
-        """Warn where a model that takes columns by their place contradicts the private model.
+    def warn_of_column_order(self) -> None:
+        """Say how a model without names of columns gets them, unless the private model agrees.
 
-        Both are asked about a few rows of P~, at even shares of the classes. Nothing is said where
-        the veil is mostly noise, or the model knows the names of its columns.
+        Both are asked about a few rows of P~, at even shares of the classes, if the veil is not
+        mostly noise.
         """
-        model, count = self.target_model, COMPARED
-        known = model.goes_by_place and self.veil.surrogate is not None
-        if not known or not SureShares(population).veil_knows:
+        if not self.target_model.goes_by_place:
             return
+        people, contradicts = self.population, ""
+        with suppress(ModelError):  # which the first query tells
+            if (
+                self.veil.surrogate is not None
+                and isinstance(people, MixedPopulation)
+                and SureShares(people).veil_knows
+            ):
+                contradicts = self._contradiction(people)
+                if not contradicts:
+                    return
+            columns = self.encoding.schema.columns
+            encoded = ", encoded," if self.target_model.goes_by_place == "encoding" else ""
+            warnings.warn(
+                f"the model was fitted without column names{contradicts}: it gets its columns"
+                f"{encoded} in the schema's order, {named(columns)}; if it was fitted in another "
+                f"one{' or on other numbers' if encoded else ''}, fit it on a frame with names",
+                CounterveilWarning,
+                stacklevel=3,
+            )
+
+    def _contradiction(self, population: MixedPopulation) -> str:
+        """How the model contradicts the private model on rows of P~; "" where it does not."""
+        model, count = self.target_model, COMPARED
         even = np.full(model.classes, 1 / model.classes)
         points, _ = population.sample(count, np.random.default_rng(0), even)
         asked = Rows.of_array(points.astype(np.float32), model.encoding, without_noise=True)
@@ -179,16 +200,10 @@ class SearchComponents:
         ranks = (each.argsort(axis=0).argsort(axis=0) for each in (ours, theirs))
         varies = (np.ptp(ours, axis=0) > 0) & (np.ptp(theirs, axis=0) > 0)
         pairs = zip(*(each.T for each in ranks), varies, strict=True)
-        if np.mean([varied and np.corrcoef(*pair)[0, 1] for *pair, varied in pairs]) < ALIKE:
-            same = int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
-            warnings.warn(
-                "the model was fitted without column names, and contradicts what the veil knows "
-                f"(they agree on {same} of {count} rows): it gets its columns in the schema's "
-                f"order, {named(model.schema.columns)}; if it was fitted in another one, fit it on "
-                "a frame with names",
-                CounterveilWarning,
-                stacklevel=2,
-            )
+        if np.mean([varied and np.corrcoef(*pair)[0, 1] for *pair, varied in pairs]) >= ALIKE:
+            return ""
+        same = int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
+        return f", and contradicts what the veil knows (they agree on {same} of {count} rows)"
 
     @cached_property
     def paper_search(self) -> PaperSearch:
@@ -204,12 +219,19 @@ class SearchComponents:
         )
 
     def quality(self, queries: Array, answers: Array, targets: Array) -> AnswerQuality | None:
-        """The quality of encoded answers to encoded queries; None without a population."""
-        if self.believable is None:
+        """The quality of encoded answers to encoded queries; None without a population.
+
+        Nor where the model cannot take rows of that: answers do not fail for it.
+        """
+        try:
+            known = self.believable
+        except CallLimitError:
+            raise
+        except ModelError:
             return None
-        if isinstance(self.believable, ImageGround):
-            return self.believable.quality(queries, answers, targets)
-        return AnswerQuality.of(self.believable, queries, answers, targets)
+        if isinstance(known, ImageGround):
+            return known.quality(queries, answers, targets)
+        return None if known is None else AnswerQuality.of(known, queries, answers, targets)
 
 
 def consulted_model(

@@ -95,6 +95,7 @@ class Explainer:
         self._components = SearchComponents(
             self.veil, consulted, decided_by, self.weights, self.device
         )
+        self._components.warn_of_column_order()
         self.encoding = self._components.encoding
         self._builder = ResultBuilder(self._components, statement, named)
 
@@ -176,6 +177,9 @@ class Explainer:
         index = table.index if has_index else None
         asked = Rows.of_frame(table, self.encoding)
         also = carried(table, self.veil.schema, copied)
+        types = dict(table.dtypes) if isinstance(queries, pd.DataFrame) else {}
+        dtypes = {self.veil.schema.column_called(name): each for name, each in types.items()}
+        dtypes |= types
         before = self.model.ask(asked)
         batch = self._batch(asked, before, target, rules, immutable)
         for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
@@ -185,7 +189,7 @@ class Explainer:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
         how = search.k, sought, search.iterations, 0.0 if search.soft_margin else search.margin
-        request = Request(asked, index, also, batch, before, rules, immutable, fixed, *how)
+        request = Request(asked, index, also, dtypes, batch, before, rules, immutable, fixed, *how)
         return self._builder(request, self._search(request, search, progress))
 
     def verify(

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from counterveil import __version__
 from counterveil.search import Explainer
+from counterveil.search.constraints.decoding import as_people_write
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter, seconds_left_today
 from counterveil.service.batcher import AT_ONCE, Batcher, QueueFull
@@ -312,7 +313,8 @@ class Service:
         if self._population is None:
             raise Problem(404, "this veil knows no people", "It has no noisy record.")
         points, _ = self._population.sample(count, self._dice)
-        return plain_rows(self.explainer.encoding.decode(points))
+        rows = self.explainer.encoding.decode(points)
+        return plain_rows(as_people_write(self.explainer.veil.schema, rows))
 
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""

@@ -23,6 +23,7 @@ from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, find_account
 from counterveil.schema import Category, Label, Schema
 from counterveil.search import Explainer
+from counterveil.search.constraints.decoding import as_people_write
 from counterveil.search.results.letters import LINES as LANGUAGES
 from counterveil.service.answers import records
 from counterveil.service.responses import Problem
@@ -202,7 +203,7 @@ class Steps:
         veil = Veil.load(self.folder.file(file, VEIL))
         explainer, model = Explainer(veil), veil.model()
         points, _ = veil.population().sample(SAMPLES, np.random.default_rng())
-        people = explainer.encoding.decode(points)
+        people = as_people_write(veil.schema, explainer.encoding.decode(points))
         others = np.flatnonzero(model.predict(people) != target)[:SHOWN]
         if not len(others):
             raise RequestError(f"all {SAMPLES} invented people have this class; choose another")

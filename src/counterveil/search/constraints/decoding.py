@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from counterveil.encoding import Array, Encoding, without_float_noise
-from counterveil.schema import Feature
+from counterveil.schema import Feature, Schema
 from counterveil.schema.columns import array_of, arrays_of, numbers_of
 from counterveil.schema.numeric import SLACK
 from counterveil.search.constraints.bounds import SAME, ManyRules, distinct_rules
@@ -127,6 +127,33 @@ def _multiples(values: Array, step: float, ends: tuple[float, float]) -> Array:
     """The multiples of a step nearest to `values` between two ends, as they are written."""
     least, most = math.ceil(ends[0] / step - SLACK), math.floor(ends[1] / step + SLACK)
     return np.round(np.clip(np.rint(values / step), least, most) * step, decimals(step))
+
+
+def as_people_write(schema: Schema, rows: pd.DataFrame) -> pd.DataFrame:
+    """Invented rows with numbers as people write them, inside their bounds.
+
+    Those are multiples of a step, and have three digits otherwise; more where the bounds are close.
+    """
+    derived = {link.derived for link in schema.links}
+    rounded = {}
+    for feature in schema.features:
+        if not feature.is_one_number or feature.name in derived:
+            continue
+        column, (low, high) = rows[feature.name], feature.number_range or (0.0, 1.0)
+        step = getattr(feature, "step", None)
+
+        def written(number: float, low: float = low, high: float = high) -> float:
+            size = min(abs(number), high - low) or 1.0
+            return float(np.clip(round(number, 2 - math.floor(math.log10(size))), low, high))
+
+        numbers = numbers_of(array_of(column))[0]
+        known = ~np.isnan(numbers)
+        if step:
+            numbers[known] = _multiples(numbers[known], step, (low, high))
+        else:
+            numbers[known] = [written(each) for each in numbers[known].tolist()]
+        rounded[feature.name] = pd.Series(numbers, column.index).astype(column.dtype)
+    return rows.assign(**rounded)
 
 
 def decimals(step: float) -> int:

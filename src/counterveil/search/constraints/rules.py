@@ -302,7 +302,7 @@ class Rules(Options):
 
     @staticmethod
     def _check_names(rule: str, names: Collection[str], features: Mapping[str, Feature]) -> None:
-        for name in names:
+        for name in sorted(names) if isinstance(names, frozenset) else names:
             if name not in features:
                 called = [*features, *(each.label for each in features.values() if each.label)]
                 there = f"the schema has: {named(features)}{did_you_mean(name, called)}"

@@ -151,9 +151,7 @@ class Answer:
     @property
     def warning(self) -> str:
         """What the veil cannot tell about the answer."""
-        if self.veil_knows is False:
-            return wording.TOO_NOISY
-        return wording.NO_PAIRS if self.knows_pairs is False else ""
+        return wording.warning(self.veil_knows, self.knows_pairs)
 
     @cached_property
     def regions(self) -> dict[str, Region]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -30,7 +30,6 @@ from counterveil.search.results.reasons import Gain, ReasonFinder
 from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
 from counterveil.search.results.region_finder import RegionFinder
 from counterveil.search.results.tables import with_index
-from counterveil.search.results.wording import DecidedBy
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class Request:
     asked: Rows
     index: pd.Index[Any] | None  # of the caller's table
     carried: pd.DataFrame | None  # its further columns
+    dtypes: Mapping[str, Any]  # and the types of the others, if it is of pandas
     batch: QueryBatch  # the queries as the search takes them
     before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
@@ -124,6 +124,7 @@ class ResultBuilder:
             signer=self.components.veil.signer,
             index=request.index,
             carried=request.carried,
+            dtypes=request.dtypes,
             decided_by=self.components.decided_by,
             rules=[distinct[each] for each in which],
             origin=lambda: self.origin,
@@ -136,14 +137,12 @@ class ResultBuilder:
     def _gains(self, request: Request, at: Array) -> list[list[Gain]]:
         """What counts most against the people of the queries `at`; nothing where P~ is not known.
 
-        A model whose calls are counted is not asked. Where P~ is mostly noise, only the private
-        model has reasons: it learnt from that noise.
+        A model whose calls are counted is not asked. Where P~ is mostly noise, nothing is a reason.
         """
         model, population = self.components.model, self.components.population
         if not isinstance(population, MixedPopulation) or model.calls_left is not None:
             return [[] for _ in at]
-        is_own = self.components.decided_by is DecidedBy.PRIVATE_MODEL
-        if not (is_own or SureShares(population).veil_knows):
+        if not SureShares(population).veil_knows:
             return [[] for _ in at]
         now, targets = request.before.argmax(dim=1).numpy(), request.batch.targets.numpy()
         points = request.batch.queries.cpu()

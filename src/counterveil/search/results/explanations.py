@@ -29,6 +29,7 @@ from counterveil.search.results.tables import (
     is_plain,
     of_caller,
     or_none,
+    typed_as,
     with_index,
 )
 from counterveil.signature import SigningKey, signer_dict, signer_line
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 10  # answers in a notebook
+LEFT_OUT = ["asked", "best_probability", "warning"]  # of records in JSON: said elsewhere there
 
 
 class Explanations(Outcome):
@@ -67,8 +69,12 @@ class Explanations(Outcome):
         return Certificate.of(self, query, answer, key)
 
     def text(self, query: int, answer: int = 0) -> str:
-        """What has to be different, in one sentence; without an answer why, and the closest row."""
-        return self.answer_of(query, answer).text
+        """What has to be different, in one sentence; without an answer why, and the closest row.
+
+        And what the veil cannot tell about the answer, if anything.
+        """
+        told = self.answer_of(query, answer)
+        return " ".join(filter(None, (told.text, told.warning)))
 
     def measures(self, query: int, answer: int = 0) -> str:
         """The numbers of one answer in a line: probability, distance and what is known besides."""
@@ -151,17 +157,25 @@ class Explanations(Outcome):
     def frame(self) -> pd.DataFrame:
         """The counterfactual rows that were found, with the index of their queries.
 
-        With k > 1 the index has one more level, `answer`, from 1.
+        With k > 1 the index has one more level, `answer`, from 1. Further columns of the caller's
+        table come first, as in files, and all have the types that they have there if values fit.
         """
         index = pd.RangeIndex(len(self)) if self.index is None else self.index
-        return self.rows.set_axis(index_of_answers(index, self.k), axis=0)[self.valid]
+        index = index_of_answers(index, self.k)[self.valid]
+        found = typed_as(self.rows[self.valid].set_axis(index, axis=0), self.dtypes)
+        if self.carried is None:
+            return found
+        query, _ = self._positions
+        carried = self.carried.iloc[query[self.valid]].set_axis(index, axis=0)
+        return pd.concat([carried, found], axis=1)
 
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.
 
         Classes are called what people call them. `query` counts from 1. With k > 1 also `answer`,
         its rank from 1, and the `reason` where any answer has one. Where any query has no answer,
-        also `asked` and `best_probability`. The index is that of `rows`.
+        also `asked` and `best_probability`; where the veil cannot tell something about answers,
+        the `warning`. The index is that of `rows`.
         """
         return with_index(self._summary(self.schema.label.shown_value), self.index, self.k)
 
@@ -182,6 +196,8 @@ class Explanations(Outcome):
             columns[name] = np.where(self.valid, values, np.nan)
         if self.reason is not None and (whole or any(self.reason)):
             columns["reason"] = self.reason
+        if self.warning:
+            columns["warning"] = np.where(self.valid, self.warning, "")
         if self.asked is not None and (whole or len(self.unanswered)):
             columns["asked"] = self.asked[query]
             columns["best_probability"] = np.asarray(self.best_probability)[query]
@@ -195,8 +211,9 @@ class Explanations(Outcome):
 
     @property
     def _measures(self) -> dict[str, Array]:
-        """One number for each answer, by name; empty where no population is known."""
-        return {} if self.quality is None else self.quality.measures
+        """One number for each answer, by name: NaN if noise; empty without a population."""
+        found = {} if self.quality is None else self.quality.measures
+        return found if self.veil_knows else dict.fromkeys(found, np.array(np.nan))
 
     def changes(self) -> pd.DataFrame:
         """One row for each changed column: query, (with k > 1) answer, column, from, to.
@@ -239,7 +256,7 @@ class Explanations(Outcome):
         }
 
     def _records(self) -> Iterator[dict[str, Any]]:
-        told = self._summary().drop(columns=["asked", "best_probability"], errors="ignore")
+        told = self._summary().drop(columns=LEFT_OUT, errors="ignore")
         found: Any = told.to_dict(orient="records")
         for record, query, rank in zip(found, *self._positions, strict=True):
             record.update({name: or_none(record[name]) for name in self._measures})

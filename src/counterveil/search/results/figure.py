@@ -74,6 +74,8 @@ def _draw_table(answer: Answer, changes: list[Change], kept: list[tuple[str, Any
         said = "the closest allowed row" if changes else ""
     page.text(MARGIN, " · ".join(filter(None, (answer.name, said))), color=SOFT)
     page.y += 0.5
+    if answer.warning:
+        page.paragraph(answer.warning.split(), 8.5, SOFT)
     fixed = {*answer.fixed, *schema.immutable_names}
     for change in changes[:MOST_LINES]:
         _draw_change(page, answer, change)

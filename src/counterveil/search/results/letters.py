@@ -13,6 +13,7 @@ The words are in templates, pages/letters/letter.LANGUAGE.txt, to copy and to ed
 | `reasons` | each with `text`, `code` and the person's own `value`, the weightiest first |
 | `ways` | each a list of changes: `name`, `before`, `after`, `works` (the region), `text` (all) |
 | `kept` | the features that the rules hold |
+| `warning` | what the veil cannot tell, or ""; it ends a letter whose template does not name it |
 | `language` | the language of numbers |
 """
 
@@ -41,6 +42,17 @@ from counterveil.search.results.wording import Change, DecidedBy
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
 
+WARNINGS = {  # where the veil is too noisy, and where it does not know which values go together
+    "en": (
+        "What we know of others is too uncertain to name the main reasons.",
+        "Please look whether these changes fit what else is true of you: that is not known here.",
+    ),
+    "de": (
+        "Was wir über andere wissen, ist zu ungenau, um die wichtigsten Gründe zu nennen.",
+        "Bitte prüfen Sie, ob diese Änderungen zu Ihren übrigen Angaben passen: das ist hier nicht "
+        "bekannt.",
+    ),
+}
 LINES = {"en": "{name}: {value} instead of {before}", "de": "{name}: {value} statt {before}"}
 _LETTERS = ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -83,14 +95,18 @@ class Letters:
         self._template = _LETTERS.template_class.from_code(_LETTERS, code, globals_)
 
     def text(self, query: int) -> str:
+        content = self.content(query)
         try:
-            text = self._template.render(self.content(query))
+            text = self._template.render(content)
         except RequestError:
             raise
         except Exception as error:  # whatever a template does
             steps = reversed(traceback.extract_tb(error.__traceback__))
             lines = (each.lineno for each in steps if each.filename == str(self._path))
             raise self._mistake(error, next(lines, None)) from None
+        warning = content["warning"]
+        if warning not in text:
+            text = f"{text.rstrip()}\n{warning}"
         return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
 
     def _mistake(self, error: Exception, line: int | None) -> RequestError:
@@ -111,8 +127,15 @@ class Letters:
             "reasons": [] if is_already else self._reasons(query),
             "ways": [self._way(each) for each in found],
             "kept": [schema.shown_name(name) for name in _held(result, query)],
+            "warning": "" if is_already else self._warning(has_ways=bool(found)),
             "language": self._language,
         }
+
+    def _warning(self, *, has_ways: bool) -> str:
+        noisy, no_pairs = WARNINGS[self._language]
+        if self._result.veil_knows is False:
+            return noisy
+        return no_pairs if self._result.knows_pairs is False and has_ways else ""
 
     def _reasons(self, query: int) -> list[dict[str, str]]:
         found = []
@@ -154,6 +177,8 @@ def mail_merge(result: Explanations, letters: Letters) -> pd.DataFrame:
         for place in range(count):
             column = [each[place]["text"] if place < len(each) else "" for each in lists]
             columns[f"{name}_{place + 1}"] = column
+    if result.warning:
+        columns["warning"] = [each["warning"] for each in told]
     columns["letter"] = [letters.text(query) for query in range(len(result))]
     table = pd.DataFrame(columns)
     return pd.concat([of_caller(result, table.columns), table], axis=1)

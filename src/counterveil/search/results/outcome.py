@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,7 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
+from counterveil.search.results import wording
 from counterveil.search.results.answer import Answer, Refusal
 from counterveil.search.results.put_off import Lazy, PutOff
 from counterveil.search.results.reasons import Gain, Reason
@@ -81,6 +82,7 @@ class Outcome:
       `answer`, from 1.
     - `carried`: further columns of the caller's table, such as a key, one row a query; None where
       there are none.
+    - `dtypes`: of the schema's columns in the caller's table, if it is of pandas.
     - `decided_by`: whose decisions these are.
     - `rules`: what every answer to a query keeps, one entry a query.
     - `regions`: of each answer, which values of its changes work; found when first looked at.
@@ -112,6 +114,7 @@ class Outcome:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     carried: pd.DataFrame | None = None
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
     decided_by: DecidedBy = DecidedBy.MODEL
     rules: Sequence[Rules] = ()
     regions: PutOff[Region] = PutOff()  # noqa: RUF009
@@ -224,11 +227,18 @@ class Outcome:
         "knows_pairs", "Whether the veil knows which values go together; None without a P~."
     )
 
+    @property
+    def warning(self) -> str:
+        """What the veil cannot tell about answers; "" where there is nothing to say."""
+        return wording.warning(self.veil_knows, self.knows_pairs)
+
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
         for what, place, count in (("query", query, len(self)), ("answer", answer, self.k)):
-            if not 0 <= place < count:
-                raise RequestError(f"no {what} at position {place}; positions are 0 to {count - 1}")
+            if not isinstance(place, (int, np.integer)) or not 0 <= place < count:
+                raise RequestError(
+                    f"no {what} at position {place!r}; positions are 0 to {count - 1}"
+                )
         return query * self.k + answer
 
     def changes_of(self, query: int, answer: int = 0) -> list[Change]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from counterveil.encoding import Array, Block
 from counterveil.population import MixedPopulation
 from counterveil.schema import Feature
-from counterveil.search.asking import Question
+from counterveil.search.asking import Question, wherever_it_can
 from counterveil.search.constraints.bounds import linked_columns
 
 MOST_REASONS = 4
@@ -117,10 +117,12 @@ class ReasonFinder:
         own, now = self.points[at], torch.as_tensor(self.now[at])
         moved = torch.where(moves.mask, moves.value, own[:, None])
         rows = torch.cat([own[:, None], moved], dim=1)
-        said = self.question.log_proba(rows.flatten(0, 1)).double().cpu()
+        groups = np.tile(np.arange(rows.shape[1]), len(at))
+        flat, classes = rows.flatten(0, 1), self.question.model.classes
+        said = wherever_it_can(lambda some: self.question.log_proba(flat[some]), groups, classes)
         said = said.unflatten(0, (len(at), -1))
         odds = said[:, :, goal] - said[torch.arange(len(at)), :, now]
-        more = (odds[:, 1:] - odds[:, :1]) * moves.weight
+        more = (odds[:, 1:] - odds[:, :1]).nan_to_num() * moves.weight  # NaN: it cannot take that
         gains = torch.zeros(len(at), len(self._blocks), dtype=torch.float64)
         return gains.index_add_(1, moves.feature, more).numpy()
 

@@ -31,7 +31,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.population import MixedPopulation
 from counterveil.schema import Link
 from counterveil.schema.columns import numbers_of
-from counterveil.search.asking import go_on
+from counterveil.search.asking import go_on, wherever_it_can
 from counterveil.search.components import SearchComponents
 from counterveil.search.constraints.bounds import Box, ManyRules, distinct_rules
 from counterveil.search.constraints.rules import Rules
@@ -201,7 +201,15 @@ class RegionFinder:
         works = self.legal(queries, rows, rules, self.box.select(torch.from_numpy(whose)))
         if works.any():
             asked = np.flatnonzero(works)
-            said = self.model.ask(rows.select(asked)).double().cpu().numpy()
+            # A value that the model cannot take does not work; the numbers of a feature are one.
+            pairs = zip(places.tolist(), values, strict=True)
+            told = [(place, "" if isinstance(each, float) else str(each)) for place, each in pairs]
+            numbers = {each: number for number, each in enumerate(dict.fromkeys(told))}
+            groups = np.array([numbers[each] for each in told])[asked]
+            model = self.model
+            said = wherever_it_can(
+                lambda some: model.ask(rows.select(asked[some])), groups, model.classes
+            ).numpy()
             goals, here = self.targets[whose[asked]], np.arange(len(asked))
             least = np.minimum(self.least, self.probability[whose[asked]])
             sure = np.exp(said[here, goals]) >= least * (1 - 1e-9)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,30 @@ def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.D
     if index is None or is_plain(index):
         return frame
     return frame.set_axis(index_of_answers(index, k), axis=0)
+
+
+def typed_as(frame: pd.DataFrame, dtypes: Mapping[str, Any]) -> pd.DataFrame:
+    """`frame` with these types of its columns, where values fit them without loss.
+
+    Categories in no order gain the values that they lack; columns of objects say nothing.
+    """
+    found = {}
+    for name in map(str, frame.columns):
+        column = frame[name]
+        dtype = dtypes.get(name, column.dtype)
+        if dtype in (column.dtype, object):
+            continue
+        if isinstance(dtype, pd.CategoricalDtype):
+            kinds, known = {type(each) for each in dtype.categories}, set(dtype.categories)
+            more = [each for each in column.dropna().unique().tolist() if each not in known]
+            if {type(each) for each in more} <= kinds and not dtype.ordered:
+                dtype = pd.CategoricalDtype([*dtype.categories, *more])
+        with suppress(TypeError, ValueError, OverflowError):
+            cast, missing = column.astype(dtype), column.isna()
+            same = cast.astype(object)[~missing] == column.astype(object)[~missing]
+            if same.all() and (cast.isna() == missing).all():
+                found[name] = cast
+    return frame.assign(**found)
 
 
 def cells_of(frame: pd.DataFrame, schema: Schema) -> dict[str, list[Any]]:

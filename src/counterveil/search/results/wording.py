@@ -35,6 +35,13 @@ OF_PEOPLE = (
 )
 
 
+def warning(veil_knows: bool | None, knows_pairs: bool | None) -> str:
+    """What a veil cannot tell about answers; "" where there is nothing to say."""
+    if veil_knows is False:
+        return TOO_NOISY
+    return NO_PAIRS if knows_pairs is False else ""
+
+
 class DecidedBy(StrEnum):
     """Whose decisions the answers turn around, and who was asked about them."""
 

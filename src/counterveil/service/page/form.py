@@ -74,7 +74,8 @@ class Form:
             if value is None:
                 found |= {name: "", f"missing-{name}": "on"}
             elif not values:
-                found[name] = str(value) if isinstance(value, (int, float, str)) else ""
+                told = str(value) if isinstance(value, (int, float, str)) else ""
+                found[name] = told.removesuffix(".0")
             else:
                 found[name] = str(values.index(value)) if value in values else ""
         return found
@@ -132,16 +133,6 @@ class Form:
         if target:
             asked["target"] = chosen_of(self.schema.label.classes, target)
         return parsed(Explain, json.dumps(asked).encode())
-
-    def short(self, row: Row) -> Row:
-        """A row whose numbers have four digits."""
-        short: Row = {}
-        for feature in self.schema.features:
-            value = row.get(feature.name)
-            if isinstance(value, float) and feature.number_range and not feature.step:
-                low, high = feature.number_range
-                short[feature.name] = min(high, max(low, float(f"{value:.4g}")))
-        return {**row, **short}
 
     @cached_property
     def _fields(self) -> list[tuple[str, Any, list[Any]]]:

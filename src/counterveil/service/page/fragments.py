@@ -60,7 +60,7 @@ class Page:
 
     def example(self, sent: Sent, row: Row) -> Response:
         """The fields with an invented row."""
-        filled = self.form.filled(self.form.short(row))
+        filled = self.form.filled(row)
         return self._html("fill.html", **self.form.fields({**sent, **filled}))
 
     def result(self, asked: Explain, record: dict[str, Any], about: dict[str, Any]) -> Response:
