@@ -23,6 +23,7 @@ import pyarrow.types as kinds
 
 from counterveil.errors import DataError
 from counterveil.excel import EXCEL
+from counterveil.files import check_table_file
 from counterveil.parts import Fragments, fragments_of, is_address, parquet_files
 from counterveil.schema import Schema
 from counterveil.schema.columns import Coded, arrays_of
@@ -31,7 +32,6 @@ from counterveil.tables import (
     PARQUET,
     as_arrow,
     as_frame,
-    check_table_file,
     csv_batches,
     csv_columns,
 )

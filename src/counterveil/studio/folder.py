@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterveil.errors import DataError, RequestError
+from counterveil.files import check_table_file
 from counterveil.hints import either
-from counterveil.tables import PARQUET, check_table_file, csv_columns
+from counterveil.tables import PARQUET, csv_columns
 
 TABLES = (".csv", ".tsv", *PARQUET)
 MODELS = (".pt2", ".onnx", ".skops", ".ubj")
