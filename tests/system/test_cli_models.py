@@ -82,9 +82,9 @@ def test_files_that_are_empty_cut_off_or_of_another_kind(run, world, good):
 
 def test_paths_that_are_no_file(run, world):
     (world / "folder.pt2").mkdir()
-    refused(run, "folder.pt2", "is a folder; give the file of a model")
+    refused(run, "folder.pt2", "is no file; give the model as a file")
     refused(run, "none.pt2", "no model at none.pt2; check the path")
-    refused(run, "", "is a folder")
+    refused(run, "", "is no file")
     (world / "model").write_bytes(b"?")
     refused(run, "model", "unknown kind of model file")
 
