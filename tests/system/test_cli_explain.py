@@ -100,7 +100,7 @@ def three_outputs(folder):
 
 
 EXPLAINS = {
-    "missing column": (lambda f: (f / "queries.csv").write_text("age\n30\n"), (), "are missing from"),
+    "missing column": (lambda f: (f / "queries.csv").write_text("age\n30\n"), (), "are missing"),
     "wrong output width": (three_outputs, (), "answers 3 classes, the schema's label has 2"),
     "damaged veil": (lambda f: (f / "loans.veil").write_bytes(b"PK"), (), "not a veil file"),
     "damaged model": (lambda f: (f / "model.pt2").write_bytes(b"?"), (), "cannot be read"),
