@@ -6,12 +6,14 @@ Every stored row of new runs has one.
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from counterveil import networks
 from counterveil.curator import mixed
 from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
@@ -74,8 +76,10 @@ def test_values_are_alike_that_differ_as_processors_do():
 
 
 def learn_twice_as_fast(patch):
-    usual = torch.optim.Adam
-    patch.setattr(torch.optim, "Adam", lambda params, lr, **more: usual(params, 2 * lr, **more))
+    for home, name in ((torch.optim, "Adam"), (networks, "FusedAdam")):
+        usual = getattr(home, name)
+        twice = partial(lambda usual, params, lr, **more: usual(params, 2 * lr, **more), usual)
+        patch.setattr(home, name, twice)
 
 
 def decode_whole_numbers(patch):

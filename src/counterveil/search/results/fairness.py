@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, t
+from scipy.special import ndtri
 
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
@@ -120,6 +120,8 @@ class Cell:
         mean, worth = self.known.mean, self.known.worth
         if self.measure.is_share:
             return Estimate(mean, *clopper_pearson(mean * worth, worth, ERROR / 2))
+        from scipy.stats import t  # takes a second to load
+
         half = float(t.isf(ERROR / 2, worth - 1)) * self.known.deviation / math.sqrt(worth)
         return Estimate(mean, max(0.0, mean - half), min(mean + half, self.measure.most))
 
@@ -199,7 +201,7 @@ def _gap(low: Estimate, high: Estimate, pairs: int) -> Estimate:
 
     Each errs by itself: the squares of the halves of their intervals add up (Newcombe 1998).
     """
-    wider = float(norm.isf(ERROR / 2 / pairs) / norm.isf(ERROR / 2))
+    wider = float(ndtri(ERROR / 2 / pairs) / ndtri(ERROR / 2))
     down = wider * math.hypot(high.value - high.low, low.high - low.value)
     up = wider * math.hypot(high.high - high.value, low.value - low.low)
     gap = high.value - low.value
