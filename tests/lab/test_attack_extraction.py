@@ -14,7 +14,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil_lab.attacks import extraction, verdicts
-from counterveil_lab.attacks.batched_training import losses_of, train_copies
+from counterveil_lab.attacks.batched_training import one_sided_losses, train_copies
 from counterveil_lab.attacks.defences import DP_BUDGET, ByBaseline, ByVeil, build
 from counterveil_lab.attacks.extraction import (
     ATTACKERS,
@@ -204,7 +204,7 @@ def test_one_sided_loss():
     logits = torch.tensor([[[0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]])
     goals = torch.tensor([[[0.0, 1.0]] * 4])
     left = torch.zeros(1, 4, dtype=torch.long)
-    sided = losses_of(logits, goals, torch.tensor([[True, True, True, False]]), left)[0]
+    sided = one_sided_losses(logits, goals, torch.tensor([[True, True, True, False]]), left)[0]
     p = float(torch.sigmoid(torch.tensor(-2.0)))
     assert sided[0] == 0  # beyond the boundary, however far
     assert sided[1] == pytest.approx(0.5 * np.log(0.5 / p) + 0.5 * np.log(0.5 / (1 - p)), rel=1e-4)

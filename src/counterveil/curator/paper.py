@@ -49,6 +49,8 @@ class Tied(Autoencoder):
         for layer in (*_linear(self.encoder), *_linear(self.decoder)):
             nn.init.zeros_(layer.bias)
             layer.bias.requires_grad_(False)
+        for layer in _linear(self.decoder):
+            layer.weight.requires_grad_(False)  # `as_usual` fills them
 
     def decode(self, codes: Tensor) -> Tensor:
         for layer in reversed(_linear(self.encoder)):

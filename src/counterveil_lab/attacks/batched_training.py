@@ -12,7 +12,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, log, pi
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from counterveil.networks import seeded
 from counterveil_lab.product import evenly
+from counterveil_lab.recorded import Recorded, adam, best_device, set_rate
 from counterveil_lab.targets import Recipe
 
 RATE = 5e-3  # of copies at the start; it falls as half a cosine
@@ -100,7 +101,9 @@ class Networks:
         return network.requires_grad_(False).eval()
 
     def frozen(self) -> Networks:
-        return Networks(self.network, {name: x.detach() for name, x in self.weights.items()})
+        """The same on the CPU, with nothing left to learn."""
+        weights = {name: x.detach().cpu() for name, x in self.weights.items()}
+        return Networks(self.network.cpu(), weights)
 
     def _call(self, weights: dict[str, Tensor], points: Tensor) -> Any:
         return functional_call(self.network, weights, (points,))
@@ -119,46 +122,55 @@ def train_copies(
 def _train_copies(
     build: Build, transfers: Sequence[Transfer], steps: int, batch: int, seed: int
 ) -> Networks:
-    network, count = seeded(build, COPIES + seed), len(transfers)
+    network, count, device = seeded(build, COPIES + seed), len(transfers), best_device()
     starts = {
-        name: value.detach()[None].repeat(count, *[1] * value.ndim).requires_grad_()
+        name: value.detach()[None].repeat(count, *[1] * value.ndim).to(device).requires_grad_()
         for name, value in network.named_parameters()
     }
-    networks = Networks(network, starts)
+    networks = Networks(network.to(device), starts)
     columns = zip(*(transfer.fields() for transfer in transfers), strict=True)
     padded = [nn.utils.rnn.pad_sequence(list(column), batch_first=True) for column in columns]
-    points, goals, beyond, left = padded  # rows beyond a transfer's end are never drawn
+    # Rows beyond a transfer's end are never drawn.
+    points, goals, beyond, left = (column.to(device) for column in padded)
     lengths = torch.tensor([len(transfer) for transfer in transfers])[:, None]
-    each = torch.arange(count)[:, None]
+    each = torch.arange(count, device=device)[:, None]
     generator = torch.Generator().manual_seed(COPIES + seed)
-    optimiser = torch.optim.Adam(list(starts.values()), RATE, fused=True)
-    for step in range(steps):
-        falling = (1 + cos(pi * step / steps)) / 2
-        optimiser.param_groups[0]["lr"] = RATE * (LEAST + (1 - LEAST) * falling)
-        drawn = torch.rand(batch, generator=generator)
-        at = each, (drawn * lengths).long().clamp(max=lengths - 1)
+    optimiser = adam(list(starts.values()), RATE, device)
+    losses_of = one_sided_losses if bool(beyond.any()) else plain_losses
+
+    def learn(numbers: Tensor) -> None:
+        at = each, numbers
         logits = networks.each_on_its_own(points[at])
         losses = losses_of(logits, goals[at], beyond[at], left[at])
-        optimiser.zero_grad()
+        optimiser.zero_grad(set_to_none=False)
         losses.mean(dim=1).sum().backward()
         optimiser.step()
+
+    step = Recorded(learn, optimiser, device)
+    for number in range(steps):
+        falling = (1 + cos(pi * number / steps)) / 2
+        set_rate(optimiser, RATE * (LEAST + (1 - LEAST) * falling))
+        drawn = torch.rand(batch, generator=generator)
+        step((drawn * lengths).long().clamp(max=lengths - 1))
     return networks.frozen()
 
 
-def losses_of(logits: Tensor, goals: Tensor, beyond: Tensor, left: Tensor) -> Tensor:
+def plain_losses(logits: Tensor, goals: Tensor, *_: Tensor) -> Tensor:
+    """Cross-entropy."""
+    return -(goals * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+def one_sided_losses(logits: Tensor, goals: Tensor, beyond: Tensor, left: Tensor) -> Tensor:
     """Cross-entropy; for rows beyond a boundary KL(½ ‖ p) while p ≤ ½, and nothing after it.
 
     p is the probability of the claimed class against the one that was left, as if there were no
     others; with two classes it is the probability itself.
     """
-    plain = -(goals * logits.log_softmax(dim=-1)).sum(dim=-1)
-    if not bool(beyond.any()):
-        return plain
     claimed = logits.gather(-1, goals.argmax(dim=-1, keepdim=True))[..., 0]
     ahead = claimed - logits.gather(-1, left[..., None])[..., 0]
     short = -(functional.logsigmoid(ahead) + functional.logsigmoid(-ahead)) / 2
-    one_sided = torch.where(ahead <= 0, short - torch.log(torch.tensor(2.0)), 0.0)
-    return torch.where(beyond, one_sided, plain)
+    one_sided = torch.where(ahead <= 0, short - log(2), 0.0)
+    return torch.where(beyond, one_sided, plain_losses(logits, goals))
 
 
 def train_classifiers(
@@ -175,24 +187,32 @@ def train_classifiers(
     As `targets.train_target` trains one: the same loss, batches and settling.
     """
     networks = [seeded(build, 10_000 * (seed + 1) + each) for each in range(len(numbers))]
+    device = best_device()
     starts = {
-        name: x.detach().requires_grad_() for name, x in stack_module_state(networks)[0].items()
+        name: x.detach().to(device).requires_grad_()
+        for name, x in stack_module_state(networks)[0].items()
     }
-    batched = Networks(networks[0], starts)
-    weights = torch.stack([evenly(known, count) for known in classes[numbers]])
+    batched = Networks(networks[0].to(device), starts)
+    weights = torch.stack([evenly(known, count) for known in classes[numbers]]).to(device)
+    points, classes, numbers = points.to(device), classes.to(device), numbers.to(device)
     generator = torch.Generator().manual_seed(seed)
-    each = torch.arange(len(numbers))[:, None]
+    each = torch.arange(len(numbers), device=device)[:, None]
     for epochs, batch, rate in recipe.stages:
-        optimiser = torch.optim.Adam(list(starts.values()), rate, fused=True)
+        optimiser = adam(list(starts.values()), rate, device)
+
+        def learn(places: Tensor, optimiser: torch.optim.Adam = optimiser) -> None:
+            rows = numbers.gather(1, places)
+            logits, truth = batched.each_on_its_own(points[rows]), classes[rows]
+            flat = logits.flatten(0, 1), truth.flatten()
+            losses = functional.cross_entropy(*flat, reduction="none").reshape(truth.shape)
+            weight = weights[each, truth]
+            optimiser.zero_grad(set_to_none=False)
+            ((losses * weight).sum(dim=1) / weight.sum(dim=1)).sum().backward()
+            optimiser.step()
+
+        step = Recorded(learn, optimiser, device)
         for _ in range(epochs):
             order = torch.rand(numbers.shape, generator=generator).argsort(dim=1)
             for places in order.split(batch, dim=1):
-                rows = numbers.gather(1, places)
-                logits, truth = batched.each_on_its_own(points[rows]), classes[rows]
-                flat = logits.flatten(0, 1), truth.flatten()
-                losses = functional.cross_entropy(*flat, reduction="none").reshape(truth.shape)
-                weight = weights[each, truth]
-                optimiser.zero_grad()
-                ((losses * weight).sum(dim=1) / weight.sum(dim=1)).sum().backward()
-                optimiser.step()
+                step(places)
     return batched.frozen()

@@ -36,9 +36,9 @@ from counterveil.veil import Veil
 from counterveil_lab.datasets import load
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.releases import NO_NOISE, Epsilon
+from counterveil_lab.recorded import Recorded, adam
 
 Say = Callable[[str], None]
-WARM_STEPS = 3  # before the steps of a GPU are recorded
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,13 @@ def train(
     networks = [seeded(lambda: kind(width, architecture.encoder), it.seed) for it in wanted]
     together = _Together(networks, eta, count, architecture, device)
     table_of = torch.tensor([seeds.index(it.seed) for it in wanted], device=device)
+    step = together.step_on(rows, table_of)
     shuffled = [torch.Generator().manual_seed(seed) for seed in seeds]
     for epoch in range(architecture.epochs):  # step 4
         orders = torch.stack([torch.randperm(count, generator=each) for each in shuffled])
         orders = orders.to(device)[table_of]
         for numbers in orders.split(architecture.batch, dim=1):
-            together.step(rows, table_of, numbers)
+            step(numbers)
         if (epoch + 1) % max(1, architecture.epochs // 10) == 0:
             say(f"{epoch + 1} of {architecture.epochs} epochs, {len(wanted)} networks")
     for place, it in enumerate(wanted):
@@ -132,9 +133,7 @@ def train(
 class _Together:
     """The weights of all networks, stacked, and one optimiser for all of them.
 
-    Adam works on each number by itself: stacked weights learn as they would alone. The steps of a
-    GPU are recorded once and played again, for launching them one by one would take most of the
-    time.
+    Adam works on each number by itself: stacked weights learn as they would alone.
     """
 
     def __init__(
@@ -148,18 +147,8 @@ class _Together:
         self._plain, self._eta, self._device = networks[0].to(device), eta, device
         self.weights, _ = stack_module_state([network.to(device) for network in networks])
         self._learnt = [name for name, weights in self.weights.items() if weights.requires_grad]
-        for name in self._learnt:
-            self.weights[name].grad = torch.zeros_like(self.weights[name])
-        on_gpu = device.type == "cuda"
-        self._optimiser = torch.optim.Adam(
-            [self.weights[name] for name in self._learnt],
-            paper.LEARNING_RATE,
-            fused=True,
-            capturable=on_gpu,
-        )
-        self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] | None = (
-            {} if on_gpu else None
-        )
+        learnt = [self.weights[name] for name in self._learnt]
+        self._optimiser = adam(learnt, paper.LEARNING_RATE, device)
 
         def loss(weights: dict[str, Tensor], noise: Tensor, x: Tensor) -> Tensor:
             objective = paper.perturbed_objective(noise, count, device)  # step 3
@@ -170,53 +159,19 @@ class _Together:
 
         self._gradients = vmap(grad(loss))
 
-    def step(self, rows: Tensor, table_of: Tensor, numbers: Tensor) -> None:
-        """One step of all networks on the rows `numbers`, (networks, batch), of their tables."""
-        if self._recorded is None:
-            self._step(rows, table_of, numbers)
-            return
-        size = numbers.shape[1]
-        if size not in self._recorded:
-            self._recorded[size] = self._record(rows, table_of, numbers)
-        graph, given = self._recorded[size]
-        given.copy_(numbers)
-        graph.replay()
+    def step_on(self, rows: Tensor, table_of: Tensor) -> Recorded:
+        """A step of all networks, on the rows of their tables whose numbers it is given."""
 
-    def _step(self, rows: Tensor, table_of: Tensor, numbers: Tensor) -> None:
-        weights = {name: it.detach() for name, it in self.weights.items()}
-        gradients = self._gradients(weights, self._eta, rows[table_of[:, None], numbers])
-        for name in self._learnt:
-            known = self.weights[name].grad
-            assert known is not None, "made with the optimiser"
-            known.copy_(gradients[name])
-        self._optimiser.step()
-
-    def _record(
-        self, rows: Tensor, table_of: Tensor, numbers: Tensor
-    ) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """A recorded step and the tensor that it reads the numbers from; nothing is learnt."""
-        given = numbers.clone()
-        before = {name: it.detach().clone() for name, it in self.weights.items()}
-        kept = {
-            (name, key): value.clone()
-            for name in self._learnt
-            for key, value in self._optimiser.state[self.weights[name]].items()
-        }
-        aside = torch.cuda.Stream(self._device)
-        aside.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_STEPS):
-                self._step(rows, table_of, given)
-        torch.cuda.current_stream(self._device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._step(rows, table_of, given)
-        with torch.no_grad():
+        def step(numbers: Tensor) -> None:
+            weights = {name: it.detach() for name, it in self.weights.items()}
+            gradients = self._gradients(weights, self._eta, rows[table_of[:, None], numbers])
             for name in self._learnt:
-                self.weights[name].copy_(before[name])
-                for key, value in self._optimiser.state[self.weights[name]].items():
-                    value.copy_(kept[name, key]) if (name, key) in kept else value.zero_()
-        return graph, given
+                known = self.weights[name].grad
+                assert known is not None, "made with the optimiser"
+                known.copy_(gradients[name])
+            self._optimiser.step()
+
+        return Recorded(step, self._optimiser, self._device)
 
     def network(self, like: nn.Module, place: int) -> Autoencoder:
         """One of the networks by itself, frozen."""
