@@ -343,14 +343,14 @@ def planned(mechanism, epsilon, effort=SMALL):
 FUNCTIONAL = planned("functional", 0.5)
 
 
-def long_ones_are_slow(names):
+def games_of_the_command_are_slow(names):
     """Games of the whole command are the longest: `make nightly` plays them."""
     long = pytest.mark.slow
     return [pytest.param(name, marks=long if "the command" in name else ()) for name in names]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", long_ones_are_slow(FUNCTIONAL))
+@pytest.mark.parametrize("name", games_of_the_command_are_slow(FUNCTIONAL))
 def test_functional_is_not_refuted(name):
     row = FUNCTIONAL[name].play()
     assert not row.refuted, row

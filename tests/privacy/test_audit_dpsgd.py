@@ -44,7 +44,10 @@ DPSGD = planned("dpsgd", 1.0) if dpsgd.installed() else {"all games": None}
 
 @pytest.mark.long
 @needs_opacus
-@pytest.mark.parametrize("name", DPSGD)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if "the command" in name else ()) for name in DPSGD],
+)
 def test_dpsgd_is_not_refuted(name):
     row = DPSGD[name].play()
     assert not row.refuted, row

@@ -98,12 +98,14 @@ def same_sums(one, two):
 
 @pytest.mark.usefixtures("cluster")
 def test_the_same_integers_from_any_number_of_workers(schema, folder, nodes):
-    for unit, rows in ({}, ROWS), ({"unit_column": "who", "max_records": 2}, 500):
-        alone = counted(schema, folder, **unit)
-        assert alone[0].sum() == rows * len(schema.features)
-        for workers in (1, 3):
-            with Cluster(nodes, workers) as some:
-                same_sums(alone, counted(schema, folder, some, **unit))
+    units = ({}, ROWS), ({"unit_column": "who", "max_records": 2}, 500)
+    alone = [counted(schema, folder, **unit) for unit, _ in units]
+    for sums, (_, rows) in zip(alone, units, strict=True):
+        assert sums[0].sum() == rows * len(schema.features)
+    for workers in (1, 3):
+        with Cluster(nodes, workers) as some:
+            for sums, (unit, _) in zip(alone, units, strict=True):
+                same_sums(sums, counted(schema, folder, some, **unit))
 
 
 def test_parts_are_all_rows_in_order(people, folder):
@@ -139,7 +141,10 @@ def test_a_part_whose_worker_died_is_counted_once(schema, folder, cluster, tmp_p
     )
     same_sums(alone, counted(schema, folder, cluster))
     assert len(list(tmp_path.iterdir())) == 3
-    # A part that kills every worker ends the work.
+
+
+@pytest.mark.slow  # half a minute of workers that start
+def test_a_part_that_kills_every_worker_ends_the_work(schema, folder, cluster, tmp_path):
     table = PrivateTable(folder, schema)
     work = Deadly(schema, (), marks=tmp_path, always=True)
     with pytest.raises(RequestError, match=f"was lost {ATTEMPTS} times"):
