@@ -18,7 +18,13 @@ from counterveil.curator import mixed
 from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
 from counterveil_lab.behaviour import lab, product
-from counterveil_lab.behaviour.__main__ import KNOWN, alike, behaviour, values_of
+from counterveil_lab.behaviour.__main__ import (
+    alike,
+    behaviour,
+    known_behaviours,
+    known_values,
+    values_of,
+)
 from counterveil_lab.experiments.table import EXPERIMENTS
 from counterveil_lab.fingerprints import behaviours, declared, fingerprint, told
 from counterveil_lab.results import Results, earlier, stored_rows
@@ -44,7 +50,7 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there():
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
 def test_known_values_are_those_of_the_present_code(groups):
-    known = json.loads(KNOWN.read_text("utf-8"))
+    known = known_values()
     assert set(known) == set(GROUPS)
     for group in groups:
         assert alike(values_of(group), known[group], group), group
@@ -110,7 +116,7 @@ def say_it_otherwise(patch):
 def test_what_the_code_does_changes_those_that_depend_on_it_and_no_others(
     change, changed, monkeypatch
 ):
-    before = behaviours(QUICK)
+    before = known_behaviours(QUICK)
     change(monkeypatch)
     assert {group for group in QUICK if behaviour(group) != before[group]} == changed
 

@@ -8,7 +8,7 @@ and what is near to a known value counts as it.
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,23 @@ def behaviour(group: str) -> str | None:
     given = values_of(group)
     if given is None:
         return None
-    known = json.loads(KNOWN.read_text("utf-8")).get(group)
-    return sha256(json.dumps(known if alike(given, known, group) else given).encode()).hexdigest()
+    known = known_values().get(group)
+    return _digest(known if alike(given, known, group) else given)
+
+
+def known_behaviours(groups: Iterable[str]) -> dict[str, str]:
+    """The behaviours that known.json stands for, without running a case."""
+    known = known_values()
+    return {group: _digest(known[group]) for group in groups}
+
+
+def known_values() -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(KNOWN.read_text("utf-8")) if KNOWN.exists() else {}
+    return values
+
+
+def _digest(values: Any) -> str:
+    return sha256(json.dumps(values).encode()).hexdigest()
 
 
 def alike(given: Any, known: Any, group: str) -> bool:
@@ -67,7 +82,7 @@ def _near(one: Any, other: Any, share: float) -> bool:
 
 def write(groups: list[str]) -> None:
     """Put what these groups give into known.json, where it is not alike to what is there."""
-    known = json.loads(KNOWN.read_text("utf-8")) if KNOWN.exists() else {}
+    known = known_values()
     given = {group: values_of(group) for group in groups}
     known |= {
         group: values

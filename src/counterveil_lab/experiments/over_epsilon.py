@@ -16,7 +16,7 @@ import torch
 from counterveil_lab.datasets import LOADERS, Dataset
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, combined, figure
-from counterveil_lab.metrics import reconstruction_error, timed
+from counterveil_lab.metrics import reconstruction_error
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, encoded
 
@@ -36,7 +36,7 @@ def measure_target(dataset: str, seed: int, *, quick: bool) -> list[Row]:
 
 
 def _accuracy_of(method: str, data: Dataset, seed: int, *, even: bool) -> Row:
-    model, seconds = timed(lambda: releases.target_for(data, seed, even=even))
+    model = releases.target_for(data, seed, even=even)
     points, classes = encoded(data.test, data.schema)
     said = classes_of(model, points)
     counts = torch.bincount(classes, minlength=len(data.schema.label.classes))
@@ -46,7 +46,7 @@ def _accuracy_of(method: str, data: Dataset, seed: int, *, even: bool) -> Row:
     row["accuracy"] = float(right.sum() / counts.sum())
     row["balanced_accuracy"] = float((right[there] / counts[there]).mean())
     row["majority_share"] = float(counts.max() / counts.sum())
-    return {**row, "paper_accuracy": data.paper_accuracy, "seconds": seconds}
+    return {**row, "paper_accuracy": data.paper_accuracy}
 
 
 def mse_cases(options: Options) -> Iterator[Case]:
