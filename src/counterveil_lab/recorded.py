@@ -1,8 +1,4 @@
-"""Training steps that a GPU records once and plays again.
-
-The networks of the experiments are small: to launch the parts of a step one by one would take most
-of the time of a GPU.
-"""
+"""Training steps of small networks: a GPU records them once, for launching each part takes long."""
 
 from collections.abc import Callable
 
@@ -10,11 +6,6 @@ import torch
 from torch import Tensor
 
 WARM_STEPS = 3  # before a step is recorded
-
-
-def best_device() -> torch.device:
-    """A GPU where there is one that records."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def adam(weights: list[Tensor], rate: float, device: torch.device) -> torch.optim.Adam:
@@ -29,10 +20,8 @@ def adam(weights: list[Tensor], rate: float, device: torch.device) -> torch.opti
 def set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
     """Learn at this rate from the next step on."""
     (group,) = optimiser.param_groups
-    if isinstance(group["lr"], Tensor):
-        group["lr"].fill_(rate)
-    else:
-        group["lr"] = rate
+    known = group["lr"]
+    group["lr"] = known.fill_(rate) if isinstance(known, Tensor) else rate
 
 
 class Recorded:

@@ -19,10 +19,10 @@ from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
 from counterveil_lab.behaviour import lab, product
 from counterveil_lab.behaviour.__main__ import (
+    KNOWN_VALUES,
     alike,
     behaviour,
     known_behaviours,
-    known_values,
     values_of,
 )
 from counterveil_lab.experiments.table import EXPERIMENTS
@@ -50,10 +50,9 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there():
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
 def test_known_values_are_those_of_the_present_code(groups):
-    known = known_values()
-    assert set(known) == set(GROUPS)
+    assert set(KNOWN_VALUES) == set(GROUPS)
     for group in groups:
-        assert alike(values_of(group), known[group], group), group
+        assert alike(values_of(group), KNOWN_VALUES[group], group), group
 
 
 @pytest.mark.full_lessons

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
-from counterveil.networks import seeded
+from counterveil.networks import pick_device, seeded
 from counterveil_lab.product import evenly
-from counterveil_lab.recorded import Recorded, adam, best_device, set_rate
+from counterveil_lab.recorded import Recorded, adam, set_rate
 from counterveil_lab.targets import Recipe
 
 RATE = 5e-3  # of copies at the start; it falls as half a cosine
@@ -122,7 +122,7 @@ def train_copies(
 def _train_copies(
     build: Build, transfers: Sequence[Transfer], steps: int, batch: int, seed: int
 ) -> Networks:
-    network, count, device = seeded(build, COPIES + seed), len(transfers), best_device()
+    network, count, device = seeded(build, COPIES + seed), len(transfers), pick_device("auto")
     starts = {
         name: value.detach()[None].repeat(count, *[1] * value.ndim).to(device).requires_grad_()
         for name, value in network.named_parameters()
@@ -130,8 +130,7 @@ def _train_copies(
     networks = Networks(network.to(device), starts)
     columns = zip(*(transfer.fields() for transfer in transfers), strict=True)
     padded = [nn.utils.rnn.pad_sequence(list(column), batch_first=True) for column in columns]
-    # Rows beyond a transfer's end are never drawn.
-    points, goals, beyond, left = (column.to(device) for column in padded)
+    points, goals, beyond, left = (it.to(device) for it in padded)  # none past an end is drawn
     lengths = torch.tensor([len(transfer) for transfer in transfers])[:, None]
     each = torch.arange(count, device=device)[:, None]
     generator = torch.Generator().manual_seed(COPIES + seed)
@@ -187,7 +186,7 @@ def train_classifiers(
     As `targets.train_target` trains one: the same loss, batches and settling.
     """
     networks = [seeded(build, 10_000 * (seed + 1) + each) for each in range(len(numbers))]
-    device = best_device()
+    device = pick_device("auto")
     starts = {
         name: x.detach().to(device).requires_grad_()
         for name, x in stack_module_state(networks)[0].items()

@@ -36,9 +36,8 @@ class Size:
 
     `rows` in each of the sets at most; `epochs` of a release (None: the usual number); `steps` and
     `batch` of an extracted model; `uniform` legal rows drawn for fidelity; `dice_seconds`: how long
-    dice-ml is asked for counterfactuals, and
-    `kdtree_queries`: the most that its k-d tree is asked; `shadows` and `candidates` of the
-    inference attacks (members, and as many others); `imitate`: whether explainers have shadows.
+    dice-ml is asked, `kdtree_queries`: the most that its k-d tree is; `shadows` and `candidates`
+    (members, and as many others) of inference; `imitate`: whether explainers have shadows.
     """
 
     rows: int = 8000

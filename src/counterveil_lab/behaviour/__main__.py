@@ -19,6 +19,7 @@ from counterveil_lab.behaviour import lab, product
 from counterveil_lab.fingerprints import told
 
 KNOWN = Path(__file__).with_name("known.json")
+KNOWN_VALUES: dict[str, Any] = json.loads(KNOWN.read_text("utf-8"))
 DIGITS = 6  # that are kept of a number
 NEAR = 2e-3  # numbers are alike that differ by no larger share
 # Of groups that search, learn or rank: there the last digits of a machine grow.
@@ -41,19 +42,13 @@ def behaviour(group: str) -> str | None:
     given = values_of(group)
     if given is None:
         return None
-    known = known_values().get(group)
+    known = KNOWN_VALUES.get(group)
     return _digest(known if alike(given, known, group) else given)
 
 
 def known_behaviours(groups: Iterable[str]) -> dict[str, str]:
     """The behaviours that known.json stands for, without running a case."""
-    known = known_values()
-    return {group: _digest(known[group]) for group in groups}
-
-
-def known_values() -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(KNOWN.read_text("utf-8")) if KNOWN.exists() else {}
-    return values
+    return {group: _digest(KNOWN_VALUES[group]) for group in groups}
 
 
 def _digest(values: Any) -> str:
@@ -82,7 +77,7 @@ def _near(one: Any, other: Any, share: float) -> bool:
 
 def write(groups: list[str]) -> None:
     """Put what these groups give into known.json, where it is not alike to what is there."""
-    known = known_values()
+    known = dict(KNOWN_VALUES)
     given = {group: values_of(group) for group in groups}
     known |= {
         group: values

@@ -1,7 +1,6 @@
 """Many releases of mechanism `paper` trained as one batched model, for an accelerator.
 
-The networks of the paper are small: a GPU is idle most of the time while it trains one of them.
-Here all seeds and all ε of a dataset take each step together. Initial weights, batches, noise and
+All seeds and all ε of a dataset take each step together. Initial weights, batches, noise and
 optimiser are those of `counterveil.curator.paper`, so a release differs from one that was trained
 by itself in the rounding of floats alone. Veils are left in the cache, where experiments find them.
 """
@@ -36,9 +35,8 @@ from counterveil.veil import Veil
 from counterveil_lab.datasets import load
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.releases import NO_NOISE, Epsilon
+from counterveil_lab.experiments.runner import Say
 from counterveil_lab.recorded import Recorded, adam
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

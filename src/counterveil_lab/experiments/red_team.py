@@ -17,17 +17,13 @@ alone are the base attacks of every part of `table-extraction`, and the part `no
 
 Smaller, so that a part of a seed takes about two minutes on one core:
 
-- MNIST: copies learn for 400 steps of 64 rows, and not 1,500 of 256: each step is a convolution.
-- Substitutes of Purchase and Texas (600 and 1,091 columns, 100 classes, networks of 0.2 and 0.3
-  million weights): copies learn for 250 steps of 64 rows, releases for 10 epochs (the paper names
-  500 for its own) and the search for 1,000 steps; sets of 6,000 rows, not 8,000; of the attackers
-  naive, cca and relabel; 16 shadows of f, not 64, and none of explainers; half the candidates of
-  membership; no f that was overfitted on purpose.
-- HomeCredit and these two: few parts, those that Table 4 and Figure 5 have and the search without
-  noise. ε .75, controls and other defences are on Adult and Hospital.
-- dice-ml takes from a second (method random, its default) to minutes (gradient) a query. It is
-  asked for `DICE_SECONDS` a case, and the row says how many queries it answered. It knows no
-  missing values: none of it on Hospital and HomeCredit.
+- MNIST: copies learn for 400 steps of 64 rows, not 1,500 of 256; each step is a convolution.
+- Substitutes of Purchase and Texas (hundreds of columns, 100 classes): 250 such steps, releases of
+  10 epochs (the paper names 500), sets of 6,000 rows, attackers naive, cca and relabel, few shadows
+  of f and none of explainers, half the candidates, no f that was overfitted on purpose.
+- HomeCredit and these two: the parts of Table 4 and Figure 5, and the search without noise.
+- dice-ml takes a second to minutes a query: it is asked for `DICE_SECONDS` a case, and the row says
+  how many it answered. It knows no missing values: none of it on Hospital and HomeCredit.
 """
 
 from collections.abc import Iterator
