@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from counterveil.encoding import Array
-from counterveil.networks import seeded
+from counterveil.networks import pick_device, seeded
 from counterveil_lab.attacks import shadows
 from counterveil_lab.attacks.scores import area
 from counterveil_lab.attacks.shadows import Candidates, Evidence, Guess, Signals
@@ -89,13 +89,16 @@ def train_attack(
     generator: torch.Generator,
 ) -> None:
     """Train an attack network as the paper does; `loss(logits, numbers)` of those rows."""
-    optimiser = torch.optim.Adagrad(network.parameters(), RATE, lr_decay=DECAY)
+    device = pick_device("auto")
+    known, learning = inputs.to(device), network.to(device).parameters()
+    optimiser = torch.optim.Adagrad(learning, RATE, lr_decay=DECAY, fused=device.type == "cpu")
     for _ in range(EPOCHS):
         order = torch.randperm(len(inputs), generator=generator)
         for numbers in order.split(BATCH):
             optimiser.zero_grad()
-            loss(network(inputs[numbers]), numbers).backward()
+            loss(network(known[numbers.to(device)]).cpu(), numbers).backward()
             optimiser.step()
+    network.cpu()
 
 
 def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:

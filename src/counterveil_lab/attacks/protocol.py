@@ -70,7 +70,7 @@ class Asked(nn.Module):
         return log_proba_at(self._judge, points)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Arena:
     """One game. `decoys`: rows that are called members and are not; the control of `of`.
 
@@ -93,9 +93,6 @@ class Arena:
     decoys: pd.DataFrame | None = None
     dropped: float = 0.0
     whole: pd.DataFrame | None = None
-
-    def __repr__(self) -> str:
-        return f"Arena({self.name!r}, {len(self.d1)} private rows, seed {self.seed})"
 
     @property
     def classes(self) -> int:
