@@ -8,13 +8,15 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_NUM_THREADS ?= 1
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test long nightly check docs faults load fuzz notebooks wheel clean
+.PHONY: demo test pytest long nightly check docs faults load fuzz notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
 
 test: .venv/ready ## everything that must hold, in minutes
-	$(MAKE) --no-print-directory --jobs=2 check docs
+	$(MAKE) --no-print-directory --jobs=3 check docs pytest
+
+pytest: .venv/ready ## the tests alone
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not slow"
 
 long: .venv/ready ## what takes seconds to minutes a test: processes, browsers, clusters, some planted faults

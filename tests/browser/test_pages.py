@@ -30,6 +30,7 @@ def pages(veil, model, rows, tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["demo", "explain", "fairness", "actions"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_page(browser, pages, name, width):

@@ -55,7 +55,7 @@ def test_an_audit_and_its_report(browser, folder):
         sync_api.expect(page.locator("#reader table")).to_have_count(0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_attack_and_its_report(browser, folder, veil, schema, rows):
     (folder / "loans.csv").unlink()
     veil.save(folder / "loans.veil")

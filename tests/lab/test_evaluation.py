@@ -39,6 +39,7 @@ def asked():
     return Evaluation.of(data, Bands(), seed=0, queries=12)
 
 
+@pytest.mark.long
 def test_any_other_class_counts_where_none_is_specified(asked):
     """An answer of the published search that misses the class it aims at is a flip all the same."""
     veil = Curator(SCHEMA).release(

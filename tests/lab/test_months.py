@@ -64,6 +64,7 @@ def test_rows_fit_the_schema_and_months_depend_on_each_other():
     assert defaults[late].mean() > 3 * defaults[~late].mean()
 
 
+@pytest.mark.long
 def test_an_impossible_change_counts_and_what_was_so_before_does_not():
     reality = Reality(load("months"), "no")
     query = one_person(status_1="three late")

@@ -343,14 +343,19 @@ def planned(mechanism, epsilon, effort=SMALL):
 FUNCTIONAL = planned("functional", 0.5)
 
 
-def games_of_the_command_are_slow(names):
-    """Games of the whole command are the longest: `make nightly` plays them."""
-    long = pytest.mark.slow
-    return [pytest.param(name, marks=long if "the command" in name else ()) for name in names]
+# The longest games: `make nightly` plays them.
+AT_NIGHT = ("the command", "prototypes, bits", "as stated, order 2, pairs, 0.01")
+
+
+def longest_at_night(names):
+    return [
+        pytest.param(name, marks=pytest.mark.slow if any(it in name for it in AT_NIGHT) else ())
+        for name in names
+    ]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", games_of_the_command_are_slow(FUNCTIONAL))
+@pytest.mark.parametrize("name", longest_at_night(FUNCTIONAL))
 def test_functional_is_not_refuted(name):
     row = FUNCTIONAL[name].play()
     assert not row.refuted, row

@@ -53,12 +53,14 @@ def holds(pair, budget, batch, seed, size):
 drawn = given(pairs(), budgets, batches, st.integers(0, 99), st.sampled_from([0, 3, 1000, 10**6]))
 
 
+@pytest.mark.long
 @FEW
 @drawn
 def test_no_pair_tells_more_than_its_noise(pair, budget, batch, seed, size):
     holds(pair, budget, batch, seed, size)
 
 
+@pytest.mark.long
 @settings(FEW, max_examples=12)
 @given(pairs(families=("mixed",)), budgets, batches)
 def test_no_pair_moves_the_score_of_a_real_model_further_than_stated(pair, budget, batch):

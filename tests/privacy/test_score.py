@@ -153,6 +153,7 @@ def score_from(counts, made, tops=None, records=1):
     return Score((*range(len(counts)),), names, counts, tops, made, "record", 500, records, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "kind"), [("laplace", LAPLACE), ("gaussian", GAUSSIAN)])
 def test_intervals_hold_the_true_shares(name, kind):
     """Held-out people and noise are drawn anew; the intervals must hold what they were drawn by."""

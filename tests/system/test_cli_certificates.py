@@ -59,6 +59,7 @@ def test_what_cannot_be_checked(run, certified):
         assert_refused(run(*words), message)
 
 
+@pytest.mark.long
 def test_the_summary_of_actions(run, does, world):
     command = ("summary", "--veil", "loans.veil", "--model", "model.pt2")
     out, _ = does(*command, "--draw", "150", "--groups", "member", "--out", "a.html")

@@ -194,6 +194,7 @@ def test_names_for_people_are_understood(veil):
         asked_rows(None, where(**values, part="nowhere")[1::2], schema)
 
 
+@pytest.mark.long
 def test_a_key_goes_with_the_answers_to_every_file(run, does, world):
     table = pd.read_csv(world / "queries.csv").assign(customer=[f"00{at}" for at in range(8)])
     table = table.assign(note=["=1+1", None, *"abcdef"], mixed=[1, "b", *range(6)])

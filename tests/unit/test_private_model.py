@@ -224,6 +224,7 @@ def test_no_other_network_can_be_put_in_its_place(veil, model, people):
     assert np.allclose(shares, veil.model("even").predict_proba(people), atol=1e-6)
 
 
+@pytest.mark.long
 def test_nothing_learnt_with_a_model_is_found_by_an_answer_end_to_end(
     veil, schema, people, tmp_path, monkeypatch
 ):

@@ -555,6 +555,7 @@ def test_a_wrong_signature_is_refused(tiny, key, load):
         changed.check_signer([key.public])
 
 
+@pytest.mark.long
 def test_another_process_checks_a_signature_with_the_public_key_alone(veil, tmp_path):
     key = SigningKey.new("Privacy office")
     public = key.save(tmp_path / "office.key")
