@@ -8,7 +8,7 @@ from counterveil_lab import figures, targets
 from counterveil_lab.experiments import believable_images, images, releases, table
 from counterveil_lab.experiments.runner import Options
 from counterveil_lab.image_judges import ImageJudges, MaxPooled
-from counterveil_lab.results import stored_rows
+from counterveil_lab.results import pictures_of, stored_rows
 
 
 def options(folder, **more):
@@ -69,7 +69,7 @@ def test_a_small_run_is_judged_stored_and_drawn(tmp_path, monkeypatch):
     assert believable["effort"] > nearest["effort"] > 0
     assert believable["near_queries"] > believable["near_real"]
     assert (tmp_path / "believable-images-digits.svg").exists()
-    assert images.PICTURES not in believable
+    assert "digits 3.0 model believable" in pictures_of(rows)
     judges = ImageJudges.of("digits", 1, quick=True)
     assert (judges.targets != targets.classes_of(judges.model, _points(judges))).all()
 
