@@ -344,7 +344,10 @@ FUNCTIONAL = planned("functional", 0.5)
 
 
 # The longest games: `make nightly` plays them.
-AT_NIGHT = ("the command", "prototypes, bits", "as stated, order 2, pairs, 0.01")
+AT_NIGHT = (
+    "the command", "prototypes, bits", "prototypes, order 2, pairs",
+    "as stated, order 2, pairs, 0.01", "as stated, large vectors, 0.01",
+)  # fmt: skip
 
 
 def longest_at_night(names):
